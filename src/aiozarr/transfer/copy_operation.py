@@ -5,12 +5,11 @@ The destination before and after it is in `copy_destination.py`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, Progress
 from aiozarr.engine.copy.copy_route import CopyPolicy, CopyRoute
@@ -282,22 +281,12 @@ class CopyOperation:
 
     async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
         """Copy all entries; workers pull batches of them."""
-        lock = asyncio.Lock()
-
-        async def pull() -> tuple[Entry, ...] | None:
-            async with lock:
-                return await anext(batches, None)
-
-        async def work() -> None:
-            while (batch := await pull()) is not None:
-                if len(batch) == 1:
-                    await self._copy_one(batch[0])
-                else:
-                    await self._copy_batch(batch)
-
-        await gather_all(work() for _ in range(concurrency))
+        await for_each_of(self._copy_batch, batches, concurrency=concurrency)
 
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
+        if len(batch) == 1:
+            await self._copy_one(batch[0])
+            return
         for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
             if outcome is True:
                 self._add_copied(entry, entry.size or 0)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
@@ -404,28 +405,21 @@ class ObjectCopier:
     async def _is_stored(self, key: str, data: Buffer | FileBody) -> bool:
         """Return whether the destination returns `data`. A large object is read in parts, one after the other."""
         size = _size(data)
-        if size <= self._part_bytes or not self.destination.supports.partial_reads:
-            return await self._returns(key, None, await self._part_of(data, 0, size), size)
-        for start in range(0, size, self._part_bytes):
-            part = await self._part_of(data, start, min(self._part_bytes, size - start))
-            if not await self._returns(key, Range(start, part.nbytes), part, size):
+        is_ranged = size > self._part_bytes and self.destination.supports.partial_reads
+        part_bytes = self._part_bytes if is_ranged else max(size, 1)
+        for start in range(0, max(size, 1), part_bytes):
+            if isinstance(data, FileBody):
+                part = empty_bytes(min(part_bytes, size - start))
+                await data.part(start, part.nbytes).read_into(0, part)
+            else:
+                part = byte_view(data)[start : start + part_bytes]
+            byte_range = Range(start, part.nbytes) if is_ranged else None
+            value = await self._scheduled_destination.fetch(key, byte_range, cost=part.nbytes)
+            if value is None or value.size not in (None, size):
+                return False
+            if not await self._engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):
                 return False
         return True
-
-    async def _part_of(self, data: Buffer | FileBody, start: int, nbytes: int) -> memoryview:
-        """Return a part of an object's bytes, which is read from its file now."""
-        if not isinstance(data, FileBody):
-            return byte_view(data)[start : start + nbytes]
-        memory = empty_bytes(nbytes)
-        await data.part(start, nbytes).read_into(0, memory)
-        return memory
-
-    async def _returns(self, key: str, byte_range: Range | None, expected: memoryview, size: int) -> bool:
-        value = await self._scheduled_destination.fetch(key, byte_range, cost=expected.nbytes)
-        if value is None or value.size not in (None, size):
-            return False
-        data = value.data
-        return await self._engine.run_in_worker(lambda: equal_bytes(expected, data), expected.nbytes)
 
     def _unstable_error(self, entry: Entry, seen_size: int | None) -> StoreError:
         if seen_size is None:
