@@ -20,6 +20,8 @@ from aiozarr.stores.contract import Store
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aiozarr.http1.response_check import BodyPieces
+
 MAX_ATTEMPTS = 4
 """How often a read begins again of an object that is replaced while it is read."""
 
@@ -54,29 +56,21 @@ class PartLimits:
     accepts_unversioned: bool = False
 
 
-class ReceivedPieces(Protocol):
-    """Receives one response in pieces, which are processed as they arrive."""
-
-    def next_buffer(self, left: int) -> memoryview:
-        """Return memory for 1 to `left` following bytes, as `BodyPieces` of the HTTP client says."""
-        ...
-
-    async def settle(self) -> None:
-        """Wait until all pieces of the response are processed, and raise the error of one that could not be."""
-
-
 class ReadTarget(Protocol):
     """Receives the bytes of a `MultipartRead`, part by part and in any order. Offsets count from its first byte."""
 
     def begin(self, nbytes: int) -> None:
         """Prepare for `nbytes` bytes in all, before the first of them arrive."""
 
-    def place(self, start: int, stop: int) -> memoryview | ReceivedPieces:
+    def place(self, start: int, stop: int) -> memoryview | BodyPieces:
         """Return the memory for these bytes, which a response is about to bring, or a receiver of their pieces."""
         ...
 
     async def put(self, start: int, data: memoryview) -> None:
         """Take over bytes that were not received in place."""
+
+    async def settle(self) -> None:
+        """Wait until the pieces that have been received are processed."""
 
     def take(self) -> Buffer:
         """Return the bytes, if they are held in memory, and hold them no longer."""
@@ -109,6 +103,9 @@ class MemoryTarget:
             memory[:] = data
         else:
             await self._copy(memory, data)
+
+    async def settle(self) -> None:
+        """Return at once."""
 
     def take(self) -> Buffer:
         """Return the memory, and hold it no longer."""
@@ -226,10 +223,10 @@ class MultipartRead:
         if self._total is None and self._range is not None and self._range.length is not None:
             # Version and end are known: the others need not wait.
             self._begin(self._range.length, part.start + self._limits.first)
-        place: memoryview | ReceivedPieces | None = None
+        place: memoryview | BodyPieces | None = None
         placed_bytes = 0
 
-        def receive(head: ResponseHead) -> memoryview | ReceivedPieces | None:
+        def receive(head: ResponseHead) -> memoryview | BodyPieces | None:
             nonlocal place, placed_bytes
             place, placed_bytes = self._place(head), head.stop - head.start
             return place
@@ -257,12 +254,12 @@ class MultipartRead:
             at = 0 if value.size == placed_bytes else part.start - self._start
             if at + placed_bytes <= self._total:
                 await self._target.put(at, data)
-        elif not isinstance(place, memoryview):
-            await place.settle()
+        else:
+            await self._target.settle()
         self._check(value, part, placed_bytes)
         return value
 
-    def _place(self, head: ResponseHead) -> memoryview | ReceivedPieces | None:
+    def _place(self, head: ResponseHead) -> memoryview | BodyPieces | None:
         """The head of an answer has come: return the place for its bytes; None to look at them when they are there."""
         if self._total is None:
             complete = head.stop - head.start == head.size

@@ -19,6 +19,7 @@ import aiozarr
 from aiozarr.engine import Engine
 from aiozarr.engine.copy import file_target
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
+from aiozarr.stores.local.atomic_write import NewFile
 from aiozarr.transfer import Verify, journal
 from aiozarr.transfer.copy_operation import CopyOperation
 from aiozarr.transfer.copy_rules import CopyRules
@@ -199,6 +200,30 @@ async def test_a_full_disk_is_an_error_and_leaves_no_temporary_file(
         options = await fill(server)
         with pytest.raises(aiozarr.CopyError, match="space"):
             await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS)
+    assert not [name for name in files(tmp_path / "x") if ".aiozarr-write~" in name or name == "c/large"]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_a_piece_that_cannot_be_written_is_an_error_and_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    write = NewFile.write
+
+    def fail_late(self: NewFile, start: int, data: memoryview) -> None:
+        if start:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        write(self, start, data)
+
+    monkeypatch.setattr(NewFile, "write", fail_late)
+    monkeypatch.setattr(file_target, "PIECE_BYTES", 30_011)
+    monkeypatch.setattr(file_target, "MAX_WRITE_SECONDS", -1.0 if slow else 3600.0)
+    with served() as server:
+        options = await fill(server)
+        report = await aiozarr.copy(
+            "gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS, on_error="continue"
+        )
+    assert {key for key, _ in report.failed} == {"c/large", "zarr.json"}
+    assert "Input/output error" in str(dict(report.failed)["c/large"])
     assert not [name for name in files(tmp_path / "x") if ".aiozarr-write~" in name or name == "c/large"]
 
 

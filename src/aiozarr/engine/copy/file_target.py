@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import StoreError
@@ -67,18 +67,25 @@ class FileTarget:
         self._buffers = buffers
         self._is_slow = False
         self._is_committed = False
+        self._error: StoreError | None = None
         self._writes: set[asyncio.Task[None]] = set()
 
     def begin(self, nbytes: int) -> None:
         """Do nothing: the file has its size."""
 
     def place(self, start: int, stop: int) -> FilePieces:
-        """Return the receiver of a response."""
+        """Return the receiver of a response. Raise the error of a piece that could not be written."""
+        if self._error is not None:
+            raise self._error
         return FilePieces(self, start)
 
     async def put(self, start: int, data: memoryview) -> None:
         """Write bytes that were not received in pieces, in a worker."""
         await self._engine.run_in_worker(partial(self._file.write, start, data), data.nbytes)
+
+    async def settle(self) -> None:
+        """Wait for the workers, which write behind responses: also behind those that have failed."""
+        await wait_uncancelled(*self._writes)
 
     def take(self) -> Buffer:
         """Return nothing: the bytes are in the file."""
@@ -89,20 +96,22 @@ class FileTarget:
 
         Raises:
             PreconditionFailedError: `precondition` does not hold.
-            StoreError: it could not be stored.
+            StoreError: it could not be written or stored.
         """
 
         def commit() -> None:
             self._file.commit(precondition)
             self._is_committed = True
 
-        await wait_uncancelled(*self._writes)
+        await self.settle()
+        if self._error is not None:
+            raise self._error
         await self._engine.run_in_worker(commit, FILE_WORK_BYTES)
 
     async def abort_unless_committed(self) -> None:
         """Remove the file, unless it has got its name."""
         try:
-            await wait_uncancelled(*self._writes)  # of responses that have failed, too
+            await self.settle()
         finally:
             if not self._is_committed:
                 await self._engine.run_in_worker(self._file.abort, FILE_WORK_BYTES)
@@ -111,22 +120,26 @@ class FileTarget:
         """Return memory for a piece."""
         return self._buffers.pop() if self._buffers else empty_bytes(PIECE_BYTES)
 
-    def write(self, start: int, piece: memoryview, buffer: memoryview) -> asyncio.Task[None] | None:
-        """Write a piece, or return the task that has a worker write it. `buffer` is reused afterwards."""
+    def write(self, start: int, piece: memoryview, buffer: memoryview) -> None:
+        """Write a piece, or have a worker write it. `buffer` is reused afterwards."""
         if self._is_slow:
             task = asyncio.get_running_loop().create_task(self._write_in_worker(start, piece, buffer))
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
-            task.add_done_callback(retrieve_error)
-            return task
+            return
         started = perf_counter()
-        self._file.write(start, piece)
+        try:
+            self._file.write(start, piece)
+        except StoreError as error:
+            self._error = error
         self._is_slow = perf_counter() - started > MAX_WRITE_SECONDS
         self._buffers.append(buffer)
-        return None
 
     async def _write_in_worker(self, start: int, piece: memoryview, buffer: memoryview) -> None:
-        await self.put(start, piece)
+        try:
+            await self.put(start, piece)
+        except StoreError as error:
+            self._error = error
         self._buffers.append(buffer)
 
 
@@ -137,34 +150,12 @@ class FilePieces:
         self._target = target
         self._at = start
         self._buffer = self._piece = _NO_BYTES
-        self._writes: list[asyncio.Task[None]] = []
-        self._error: StoreError | None = None
 
     def next_buffer(self, left: int) -> memoryview:
         """Have the piece that is full written, and return memory for the next one."""
-        piece, buffer = self._piece, self._buffer
-        if piece:
-            try:
-                write = self._target.write(self._at, piece, buffer)
-            except StoreError as error:
-                self._error = error
-            else:
-                if write is not None:
-                    self._writes.append(write)
-            self._at += piece.nbytes
+        if self._piece:
+            self._target.write(self._at, self._piece, self._buffer)
+            self._at += self._piece.nbytes
         self._buffer = self._target.take_buffer() if left else _NO_BYTES
         self._piece = self._buffer[:left]
         return self._piece
-
-    async def settle(self) -> None:
-        """Wait for the workers.
-
-        Raises:
-            StoreError: a piece could not be written.
-        """
-        if self._writes:
-            await wait_uncancelled(*self._writes)
-            for write in self._writes:
-                write.result()
-        if self._error is not None:
-            raise self._error

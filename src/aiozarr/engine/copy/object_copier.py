@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine.copy.comparison import (
@@ -165,7 +165,11 @@ class ObjectCopier:
             if copied is None and not is_marker and not may_be_missing:
                 raise ChangedError("the object was listed, and is gone", store=self.source.url, key=entry.key)
             return copied
-        raise self._unstable_error(entry, state.seen_size)
+        where: dict[str, Any] = {"store": self.source.url, "key": entry.key, "attempts": MAX_FETCHES}
+        if state.seen_size is None:
+            raise ChangedError("the object was replaced each time it was fetched", **where)
+        sizes = f"{entry.size} bytes in the listing and {state.seen_size} in responses"
+        raise ShortReadError(f"the object has {sizes}, or these are truncated", retryable=False, **where)
 
     async def _copy_by_server(self, entry: Entry, key: str) -> CopiedObject:
         assert entry.size is not None
@@ -420,22 +424,6 @@ class ObjectCopier:
             if not await self._engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):
                 return False
         return True
-
-    def _unstable_error(self, entry: Entry, seen_size: int | None) -> StoreError:
-        if seen_size is None:
-            return ChangedError(
-                "the object was replaced each time it was fetched",
-                store=self.source.url,
-                key=entry.key,
-                attempts=MAX_FETCHES,
-            )
-        return ShortReadError(
-            f"the object has {entry.size} bytes in the listing and {seen_size} in responses, or these are truncated",
-            retryable=False,
-            store=self.source.url,
-            key=entry.key,
-            attempts=MAX_FETCHES,
-        )
 
     def _memory_bytes(self, size: int) -> int:
         """Return the bytes that copying an object of `size` bytes holds in memory."""
