@@ -68,23 +68,23 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10130,
-    "engine": 7460,
-    "hierarchy": 5870,
+    "stores": 10180,
+    "engine": 8360,
+    "hierarchy": 5860,
     "codecs": 4585,
     "driver": 3440,
     "metadata": 2770,
-    "transfer": 2780,
-    "cli": 2270,
+    "transfer": 1940,
+    "cli": 2230,
     "grid": 2240,
     "integrations": 1950,
-    "conversion": 1930,
+    "conversion": 1915,
     "http1": 1830,
     "testing": 1200,
     "root": 730,
     "schedule": 910,
     "sync": 670,
-    "common": 345,
+    "common": 357,
     "memory": 230,
 }
 LAYOUT_TOKENS = {

@@ -34,7 +34,6 @@ from aiozarr.hierarchy.internal import (
     load_consolidated_ancestors,
     run_at_target,
     run_on_io_thread,
-    set_if_absent,
     update_nodes,
     with_metadata,
 )
@@ -207,7 +206,7 @@ async def _create(access: NodeAccess, spec: Spec, stored: StoredArray) -> None:
         key = access.prefix + spec.format.key
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
-        await set_if_absent(access.scheduled, key, dump_document(stored.facts.document(), finite=False))
+        await access.scheduled.set_if_absent(key, dump_document(stored.facts.document(), finite=False))
         return None, [(access.path, stored.array.metadata)]
 
     await update_nodes([access], group_keys([zarr_format]), load, apply)

@@ -323,6 +323,13 @@ async def test_files_are_uploaded_while_they_are_read(server: AzureServer) -> No
         assert await store.complete_parts("big", upload_id, parts) == (await store.stat("big")).version  # type: ignore[union-attr]
         assert server.get(PLACE + "big") == DATA
         await store.abort_parts("big", upload_id)
+        assert store.upload_part_bytes(len(DATA), conditional=True) is None  # the probe has not tested blocks
+        for key in ("small", "big"):
+            with pytest.raises(PreconditionFailedError):
+                await store.upload(key, body.part(0, 9), precondition=IfAbsent())
+        parts = [await store.upload_part("big", upload_id, 0, body.part(0, 9))]
+        with pytest.raises(PreconditionFailedError):
+            await store.complete_parts("big", upload_id, parts, precondition=IfAbsent())
 
 
 async def test_a_write_that_is_not_confirmed_is_an_error(server: AzureServer) -> None:
