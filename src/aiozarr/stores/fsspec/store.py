@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, too_large, with_root

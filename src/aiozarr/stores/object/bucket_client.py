@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import Request
@@ -20,6 +20,7 @@ from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+from aiozarr.stores.object.token_source import TokenSource
 
 PAGE_SIZE = 1000
 """Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""
@@ -40,6 +41,7 @@ class BucketClient(ObjectClient):
         origin: the URL of the server, and an identity of the credentials.
         identity: equal for clients that see the same objects: cloud, server, bucket, and an identity of the
             credentials.
+        tokens: the source of the tokens that authorise requests.
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
         unstorable: matches the characters that keys of this cloud cannot contain.
     """
@@ -47,10 +49,29 @@ class BucketClient(ObjectClient):
     url: str
     origin: tuple[str, Hashable]
     identity: Hashable
+    tokens: TokenSource[Any]
     supports: Supports
     keep_encoding = True
     head_identifies_missing = False
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f]")
+
+    # --- authorising ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build(self, token: Any, method: str, key: str, expectation: Expectation) -> Request:
+        """Return a request that `token` authorises. Each client has further arguments; `key` is `""` for the bucket."""
+
+    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
+        token = self.tokens.cached()
+        return None if token is None else self.build(token, method, key, expectation)
+
+    async def authorise_later(self, method: str, key: str, expectation: Expectation, **more: Any) -> Request:
+        """Return the request of `build` with its further arguments `more`, after waiting for a token if necessary."""
+        return self.build(await self.tokens.token(), method, key, expectation, **more)
+
+    async def call(self, method: str, key: str, expectation: Expectation = SHORT_RESPONSE, **more: Any) -> Response:
+        """Send the request of `build` with its further arguments `more`, and return its interpreted response."""
+        return await self.exchange(lambda: self.authorise_later(method, key, expectation, **more))
 
     # --- checksums of values -------------------------------------------------------------------------------------
 
@@ -118,11 +139,11 @@ class BucketClient(ObjectClient):
         """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
         return False
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
         return None
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, precondition: Precondition | None) -> Version | None:
         """Store an object."""
         raise NotImplementedError
 
@@ -134,7 +155,9 @@ class BucketClient(ObjectClient):
         """Store the part `number`, from 0 on."""
         raise NotImplementedError
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
+    ) -> Version | None:
         """Make an object of the parts."""
         raise NotImplementedError
 

@@ -8,25 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.errors import (
-    EraseError,
-    InvalidKeyError,
-    StoreError,
-    UnsupportedOperationError,
-    fill_location,
-)
+from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError, fill_location
 from aiozarr.http1.connection import Response
 from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    Precondition,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
+from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
 from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore, conditions_hold
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
@@ -127,9 +113,12 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
             StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
         check_key(key, store=self.url)
+        self._check_condition(key, precondition)
+        return await self._put(key, value, precondition)
+
+    def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
-        return await self._put(key, value, precondition)
 
     async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
         with self._located(key, None):
@@ -155,14 +144,15 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         """Return whether an object of this size may be uploaded in pieces, as `UploadStore` says."""
         return self._client.can_upload(nbytes)
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
-        return self._client.upload_part_bytes(nbytes)
+        return self._client.upload_part_bytes(nbytes, conditional=conditional)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object in pieces, as `UploadStore` says."""
+        self._check_condition(key, precondition)
         with self._located(key, None):
-            return await self._client.upload(self._client_key(key), body)
+            return await self._client.upload(self._client_key(key), body, precondition)
 
     async def begin_parts(self, key: str) -> str:
         """Begin an upload in parts, as `UploadStore` says."""
@@ -174,10 +164,13 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         with self._located(key, None):
             return await self._client.upload_part(self._client_key(key), upload_id, number, body)
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
+    ) -> Version | None:
         """Make an object of its parts, as `UploadStore` says."""
+        self._check_condition(key, precondition)
         with self._located(key, None):
-            return await self._client.complete_parts(self._client_key(key), upload_id, parts)
+            return await self._client.complete_parts(self._client_key(key), upload_id, parts, precondition)
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload, as `UploadStore` says."""

@@ -10,6 +10,7 @@ from weakref import finalize, ref
 
 from typing_extensions import Buffer
 
+from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.errors import (
     ChangedError,
     InvalidKeyError,
@@ -34,7 +35,6 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.capabilities import conditions_hold
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.http.errors import error_for

@@ -8,8 +8,8 @@ from urllib.parse import urlparse
 
 import numpy as np
 
+from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.model import Entry
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
 from aiozarr.stores.obspec.recognise import from_obspec

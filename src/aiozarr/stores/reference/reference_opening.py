@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.http1.url import fingerprint
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.contract import Store
 from aiozarr.stores.reference.document_table import DocumentTable
 from aiozarr.stores.reference.guard import ReferenceGuard

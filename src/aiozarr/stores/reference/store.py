@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, LimitError, StoreError
 from aiozarr.model import (
     ByteRange,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
 from aiozarr.model import ByteRange, Precondition, Value, Version, check_key, check_prefix
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.stores.contract import Store, check_max_bytes
@@ -53,12 +53,7 @@ class CacheStore(WrapperStore):
     """
 
     def __init__(
-        self,
-        store: Store,
-        max_bytes: int,
-        directory: str | os.PathLike[str] | None = None,
-        *,
-        max_age: float = 0.0,
+        self, store: Store, max_bytes: int, directory: str | os.PathLike[str] | None = None, *, max_age: float = 0.0
     ) -> None:
         super().__init__(store)
         if not max_age >= 0:

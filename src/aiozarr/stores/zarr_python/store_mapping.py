@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.stores.contract import Store
 from aiozarr.stores.wrappers.prefix_store import PrefixStore
 from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from weakref import WeakKeyDictionary, ref
+from collections.abc import AsyncIterator
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.concurrency import (
+from aiozarr.common.concurrency import (
     ByteSemaphore,
+    PerLoop,
     SingleFlight,
     cancel_and_wait,
     for_each,
-    forget_closed_loops,
+    for_each_of,
     gather_all,
     map_concurrently,
     random_jitter,
@@ -244,6 +246,29 @@ async def test_never_more_than_the_limit_is_held_unless_one_object_is_alone(
     assert semaphore.held == 0
 
 
+@in_virtual_time
+async def test_items_of_an_iterator_are_shared_and_pulled_as_they_are_needed() -> None:
+    pulled, done = 0, list[int]()
+
+    async def numbers() -> AsyncIterator[int]:
+        nonlocal pulled
+        for number in range(40):
+            pulled += 1
+            yield number
+
+    async def work(number: int) -> None:
+        assert pulled <= len(done) + 3
+        await asyncio.sleep(1)
+        done.append(number)
+        if number == 15:
+            raise StoreError("no")
+
+    with pytest.raises(StoreError):
+        await for_each_of(work, numbers(), concurrency=3)
+    assert done == list(range(len(done)))
+    assert 16 <= len(done) <= pulled <= len(done) + 3
+
+
 def test_small_objects_do_not_starve_a_large_one() -> None:
     async def scenario() -> list[str]:
         semaphore = ByteSemaphore(10)
@@ -261,15 +286,13 @@ def test_small_objects_do_not_starve_a_large_one() -> None:
 
 
 def test_a_closed_loop_is_collected_although_its_value_refers_to_it() -> None:
-    table: WeakKeyDictionary[asyncio.AbstractEventLoop, object] = WeakKeyDictionary()
+    futures = PerLoop(lambda loop: loop.create_future())
     closed, running = asyncio.new_event_loop(), asyncio.new_event_loop()
-    for loop in (closed, running):
-        table[loop] = loop.create_future()
+    assert futures.get(closed) is futures.get(closed)
     closed.close()
-    forget_closed_loops(table)
-    assert list(table) == [running]
+    assert futures.get(running).get_loop() is running
     closed_loop = ref(closed)
-    del closed, loop
+    del closed
     gc.collect()
     assert closed_loop() is None
     running.close()
