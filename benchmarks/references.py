@@ -1,7 +1,7 @@
 """Virtual references beside fsspec, zarr-python, VirtualiZarr and icechunk: seconds and requests of one file's chunks.
 
-    make test-references                                             # builds the environment
-    .venv-references/bin/python -m benchmarks.references --chunks 1000 --latency 0.02
+    make test-ecosystem ARGS=references      # builds the environment
+    .ecosystem/references/env/bin/python -m benchmarks.references --chunks 1000 --latency 0.02
 
 The file has one array of gzip-compressed chunks of 8 kB behind a local web server that waits before each response. Each
 reader opens the array and reads all of it, three times; the table has its best time.

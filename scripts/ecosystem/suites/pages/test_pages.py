@@ -14,10 +14,12 @@ from tests.docs.test_snippets import run_page
 PAGES = {
     "dask": "distributed",
     "fastapi": "fastapi",
+    "icechunk": "icechunk",
     "obstore": "obstore",
     "opentelemetry": "opentelemetry.sdk",
     "tile-libraries": "rio_tiler",
     "tile-service": "fastapi",
+    "virtual-references": "kerchunk",
     "xarray": "xarray",
     "zarr-python": "zarr",
 }

@@ -1,47 +1,39 @@
-"""Virtual references as kerchunk, VirtualiZarr and icechunk make them, beside fsspec, zarr-python and icechunk itself.
-
-The packages are installed by `make test-references`, which runs these tests.
-"""
+"""Virtual references that kerchunk, VirtualiZarr and icechunk make, beside fsspec, zarr-python and icechunk itself."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
+import h5py
+import icechunk
+import kerchunk.hdf as kerchunk_hdf
 import numpy as np
 import pytest
+import xarray as xr
+import zarr
+from obspec_utils.registry import ObjectStoreRegistry
+from obstore.store import HTTPStore
+from obstore.store import LocalStore as ObstoreLocalStore
+from virtualizarr import open_virtual_mfdataset
+from virtualizarr.parsers import HDFParser
 
 import aiozarr
+import aiozarr.sync
 from aiozarr.errors import AiozarrError, ChangedError, DanglingReferenceError, PermissionDeniedError, StoreError
+from aiozarr.integrations.icechunk import from_session
+from aiozarr.integrations.virtualizarr import from_manifest_store
+from aiozarr.integrations.zarr import enable
 from aiozarr.stores import LocalStore, Store, from_references
 
-_reason = "make test-references installs it"
-h5py = pytest.importorskip("h5py", reason=_reason)
-icechunk = pytest.importorskip("icechunk", reason=_reason)
-pytest.importorskip("virtualizarr", reason=_reason)
-kerchunk_hdf = pytest.importorskip("kerchunk.hdf", reason=_reason)
-zarr = pytest.importorskip("zarr")
-xr = pytest.importorskip("xarray")
-fsspec = pytest.importorskip("fsspec")
-
-from obspec_utils.registry import ObjectStoreRegistry  # noqa: E402  # only after the packages are known to be there
-from obstore.store import LocalStore as ObstoreLocalStore  # noqa: E402
-from virtualizarr import open_virtual_mfdataset  # noqa: E402
-from virtualizarr.parsers import HDFParser  # noqa: E402
-
-from aiozarr.integrations.icechunk import from_session  # noqa: E402
-from aiozarr.integrations.virtualizarr import from_manifest_store  # noqa: E402
-from aiozarr.integrations.zarr import enable  # noqa: E402
-
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+# The parquet tables of `make test`, which has no package that reads them.
+from tests.support.servers.http_server import FaultServer
+from tests.unit.stores.reference.test_parquet_table import *  # noqa: F403
 
 
 def write_hdf5(path: Path) -> None:
@@ -307,6 +299,55 @@ async def test_a_session_without_authorisation_reads_no_virtual_chunk(repository
         await array[...]
     with pytest.raises(Exception, match="virtual"):
         zarr.open_array(session.store, path="virtual/virtual", mode="r")[...]
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def stores_of(server: FaultServer, path: Path) -> dict[str, Any]:
+    """Return stores of each kind for the file at `path`, which the server has too."""
+    url = f"{server.url}/{path.name}"
+    server.put(path.name, path.read_bytes())
+    document = kerchunk_hdf.SingleHdf5ToZarr(str(path), inline_threshold=0).translate()
+    text = json.dumps(document).replace(json.dumps(str(path)), json.dumps(url))
+    parsed = manifests(path)
+    group = vars(parsed)["_group"]
+    arrays = {name: each.rename_paths(url) for name, each in group.arrays.items()}
+    renamed = type(parsed)(
+        type(group)(arrays=arrays, attributes={}),
+        registry=ObjectStoreRegistry({server.url: HTTPStore.from_url(server.url, client_options={"allow_http": True})}),
+    )
+    config = icechunk.RepositoryConfig.default()
+    config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(f"{server.url}/", icechunk.http_store({})))
+    made = icechunk.Repository.create(
+        icechunk.in_memory_storage(), config, authorize_virtual_chunk_access={f"{server.url}/": None}
+    )
+    session = made.writable_session("main")
+    renamed.to_virtual_dataset(loadable_variables=[]).vz.to_icechunk(session.store)
+    session.commit("references")
+    return {
+        "kerchunk": from_references(json.loads(text), resolve={f"{server.url}/": {}}),
+        "manifests": renamed,
+        "icechunk": made.readonly_session("main").store,
+    }
+
+
+def test_a_thousand_chunks_come_in_eight_requests(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 1000, (10, 100, 100)).astype("i4")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("t2m", data=values, chunks=(1, 10, 10), compression="gzip", shuffle=True)
+    with FaultServer() as server:
+        for kind, store in stores_of(server, tmp_path / "a.h5").items():
+            readers: dict[str, Callable[[], Any]] = {"aiozarr": lambda: aiozarr.sync.open_array(store, "t2m")}  # noqa: B023
+            if kind != "kerchunk":
+                readers["zarr-python"] = lambda: zarr.open_array(store, path="t2m", mode="r")  # noqa: B023
+            for name, read in readers.items():
+                for selection in (..., 3):
+                    server.requests.clear()
+                    with enable():
+                        found = read()[selection]
+                    np.testing.assert_array_equal(found, values[selection])
+                    assert len(server.requests) <= (8 if selection is ... else 2), (kind, name, selection)
 
 
 # --- below zarr-python ---------------------------------------------------------------------------------------------
