@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
@@ -15,22 +15,19 @@ from aiozarr.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, RequestTemplate, check_headers, quote_key
+from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
-from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
+from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
+from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
 from aiozarr.stores.object.listing import (
     MAX_PAGE_BYTES,
     ListingPage,
     child_texts,
-    collect_names,
-    entries_of_pages,
     is_key,
-    iterate_pages,
     listing_error,
     local_name,
     parse_size,
@@ -53,9 +50,6 @@ MAX_SINGLE_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
 MAX_BLOCKS = 50_000
 BLOCK_CONCURRENCY = 8
-
-DELETE_CONCURRENCY = 32
-"""Concurrent deletes: the bulk deletes of this API do not allow every kind of credentials."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
@@ -189,7 +183,7 @@ class AzureBucketClient(BucketClient):
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
-        conditions = _conditions(precondition)
+        conditions = condition_headers(precondition)
         # The probe of another server than Azure tests the conditions of single requests only.
         if data.nbytes <= MAX_SINGLE_BYTES or (conditions and not self._endpoint.azure):
             return await self._put_blob(key, data, conditions)
@@ -297,16 +291,12 @@ class AzureBucketClient(BucketClient):
 
     async def delete(self, key: str) -> None:
         self._check_writeable()
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if self.has_deleted(response):
-            return
-        if response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is a folder, not a value
-            return
-        raise self.error(response)
+        await super().delete(key)
 
-    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        self._check_writeable()
-        return await self.delete_singly(keys, DELETE_CONCURRENCY)
+    def has_deleted(self, response: Response) -> bool:
+        # The key of a folder, which is not a value.
+        is_folder = response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty"
+        return is_folder or super().has_deleted(response)
 
     def _check_writeable(self) -> None:
         if self._endpoint.secondary:
@@ -314,30 +304,12 @@ class AzureBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda marker: self._page(prefix, "", marker)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))
-
-    async def _page(self, prefix: str, delimiter: str, marker: str) -> ListingPage:
-        query = listing_query(prefix, delimiter, marker)
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        query = listing_query(prefix, delimiter, token)
         response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), query=query)
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
-
-
-def _conditions(precondition: Precondition | None) -> dict[str, str]:
-    """Return the headers of a condition."""
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"If-None-Match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"If-Match": version.etag})
 
 
 def _block_bytes(nbytes: int) -> int:

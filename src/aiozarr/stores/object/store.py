@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
-from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore, conditions_hold
+from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
+class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStore):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
     A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
@@ -115,9 +114,6 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         check_key(key, store=self.url)
         if precondition is not None and self.supports.conditional_writes is False:
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
-        return await self._put(key, value, precondition)
-
-    async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
         with self._located(key, None):
             return await self._client.put(self._client_key(key), byte_view(value), precondition)
 
@@ -246,22 +242,6 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         with self._located(None, None):
             keys, prefixes = await self._client.list_dir(self._root + prefix)
         return sorted(key[skip:] for key in keys), sorted(name[skip:] for name in prefixes)
-
-    # --- what this server can do ---------------------------------------------------------------------------------
-
-    async def probe_conditional_writes(self) -> bool:
-        """Return whether the server obeys conditions of writes: tested once, by writes of an object that is removed.
-
-        Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed
-        is part of the test. The clouds' own servers are trusted.
-        """
-        return await self._probe_below("")
-
-    async def _probe_below(self, prefix: str) -> bool:
-        if self.supports.conditional_writes is None:
-            holds = await conditions_hold(self._put, self.erase, prefix)
-            self.supports = replace(self.supports, conditional_writes=holds)
-        return bool(self.supports.conditional_writes)
 
     # --- keys and life -------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 from weakref import finalize, ref
@@ -35,8 +34,8 @@ from aiozarr.model import (
     resolve_range,
 )
 from aiozarr.serial_numbers import SerialNumbers
-from aiozarr.stores.capabilities import conditions_hold
-from aiozarr.stores.contract import Store, byte_view, check_max_bytes
+from aiozarr.stores.capabilities import ProbedStore
+from aiozarr.stores.contract import byte_view, check_max_bytes
 from aiozarr.stores.http.errors import error_for
 from aiozarr.stores.obspec.obstore_errors import translate as translate_obstore
 
@@ -80,7 +79,7 @@ class _ObjectKey:
         return hash(self._kind)
 
 
-class ObspecStore(Store):
+class ObspecStore(ProbedStore):
     """The objects that `obj` reaches by obspec's methods.
 
     The methods are called on the loop of the I/O thread. Those that `obj` lacks are not supported: without `put_async`
@@ -248,18 +247,6 @@ class ObspecStore(Store):
                 # One that is missing may have ended the call before the others were deleted.
                 for key in some:
                     await self.erase(key)
-
-    async def probe_conditional_writes(self) -> bool:
-        """Return whether preconditions hold: tested once, by writes of an object that is removed."""
-        return await self._probe_below("")
-
-    async def _probe_below(self, prefix: str) -> bool:
-        if self.supports.conditional_writes is None:
-            holds = await conditions_hold(
-                lambda key, value, condition: self.set(key, value, precondition=condition), self.erase, prefix
-            )
-            self.supports = replace(self.supports, conditional_writes=holds)
-        return bool(self.supports.conditional_writes)
 
     # --- helpers -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
@@ -19,7 +19,7 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
@@ -31,8 +31,8 @@ from aiozarr.stores.http.errors import (
     request_id,
 )
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
+from aiozarr.stores.object.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -78,9 +78,6 @@ COPY_PART_BYTES = 128 << 20
 
 ABORT_SECONDS = 5.0
 """The time for aborting an upload that failed."""
-
-WORKERS = 16
-"""Requests at once when keys are removed one by one."""
 
 _NO_BODY = memoryview(b"")
 LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
@@ -249,7 +246,7 @@ class S3BucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        conditions = _condition_headers(precondition)
+        conditions = condition_headers(precondition)
         # A probe of another server has tested conditions of single requests only.
         if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
 
@@ -444,11 +441,6 @@ class S3BucketClient(BucketClient):
 
     # --- deletes -------------------------------------------------------------------------------------------------
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """Delete keys in one request, or one by one on a server that lacks bulk deletes ("DeleteObjects")."""
         if self._options.bulk_delete is not False:
@@ -461,17 +453,11 @@ class S3BucketClient(BucketClient):
             is_form_refused = response.status == 400 and error_code(bytes(response.body)) in _CODES_OF_NO_BULK
             if response.status not in _NO_BULK and not is_form_refused:
                 raise self.error(response)
-        return await self.delete_singly(keys, WORKERS)
+        return await super().delete_many(keys)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
-
-    async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
         response = await self._call("GET", "", listing_query(prefix, delimiter, token))
         if not isinstance(response.action, Accept):
             raise self.error(response)
@@ -502,22 +488,6 @@ class S3BucketClient(BucketClient):
 
 def _part_bytes(nbytes: int, least: int) -> int:
     return max(least, -(-nbytes // MAX_PARTS))
-
-
-def _condition_headers(precondition: Precondition | None) -> dict[str, str]:
-    """Return the header of a condition.
-
-    Raises:
-        UnsupportedOperationError: the version is a weak one.
-    """
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"if-none-match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"if-match": version.etag})
 
 
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
