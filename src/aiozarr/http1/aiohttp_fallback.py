@@ -216,7 +216,7 @@ class _RequestBody(Payload):
 async def _receive(
     response: aiohttp.ClientResponse,
     action: ResponseAction,
-    decoder: _Decoder | None,
+    decoder: _EncodedBody | None,
     deadline: asyncio.Timeout,
     seconds: float,
 ) -> bytearray:
@@ -360,7 +360,7 @@ async def _addresses(host: str, names: bool) -> list[str]:
     return [str(info[4][0]).partition("%")[0] for info in found]
 
 
-class _Decoder:
+class _EncodedBody:
     """Decodes a body in gzip, of one stream or several, or in deflate. An empty body decodes to no bytes."""
 
     def __init__(self, encoding: str) -> None:
@@ -394,7 +394,7 @@ class _Decoder:
             raise ShortReadError("the encoded body is cut off")
 
 
-def _decoder_for(encoding: str) -> _Decoder | None:
+def _decoder_for(encoding: str) -> _EncodedBody | None:
     """Return a decoder for bodies with this `Content-Encoding`; None: it is not needed.
 
     Raises:
@@ -408,4 +408,4 @@ def _decoder_for(encoding: str) -> _Decoder | None:
             f"the server sent the Content-Encoding {encoding[:40]!r}, though requests accept none, and only gzip and "
             "deflate are decoded"
         )
-    return _Decoder(encoding)
+    return _EncodedBody(encoding)
