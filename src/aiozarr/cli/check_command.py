@@ -100,10 +100,8 @@ async def _compare(
     Raises:
         NodeNotFoundError: nothing is stored at the source.
     """
-    from aiozarr.concurrency import map_concurrently
-    from aiozarr.engine import Progress, bind_callback
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.common.concurrency import map_concurrently
+    from aiozarr.engine import Progress, bind_callback, current_engine, opened_store
     from aiozarr.errors import NodeNotFoundError
     from aiozarr.settings import DEFAULT_SETTINGS
 
@@ -191,7 +189,7 @@ async def _compare_object(
 
 async def _first_difference(key: str, source: ScheduledStore, destination: ScheduledStore) -> int | None:
     """Return the start of the first part of an object that differs between both stores, or None."""
-    from aiozarr.concurrency import gather_all
+    from aiozarr.common.concurrency import gather_all
     from aiozarr.model import Range
     from aiozarr.stores.contract import byte_view
 

@@ -11,8 +11,8 @@ import click
 
 from aiozarr import __version__
 from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, TERMINATED, Terminated, exit_code_of
+from aiozarr.common.formatting import name_arguments
 from aiozarr.errors import AiozarrError
-from aiozarr.formatting import name_arguments
 
 COMMANDS = {
     "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),

@@ -18,7 +18,7 @@ from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import resolve_region, select_option
 from aiozarr.cli.targets import TargetOptions, copy_store_options, run
-from aiozarr.formatting import name_arguments
+from aiozarr.common.formatting import name_arguments
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -241,7 +241,7 @@ async def _copy_object(
     """
     from aiozarr.cli.targets import with_store
     from aiozarr.errors import PreconditionFailedError
-    from aiozarr.hierarchy.mutations.store_documents import set_if_absent
+    from aiozarr.hierarchy.internal import set_if_absent
     from aiozarr.transfer import CopyReport
     from aiozarr.transfer.copy_object import read_object
 

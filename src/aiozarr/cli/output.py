@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from aiozarr.engine.progress import Progress
+    from aiozarr.engine import Progress
 
 SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""

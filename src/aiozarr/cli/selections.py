@@ -203,8 +203,8 @@ async def _coordinates(array: Array, name: str, length: int) -> tuple[Any, Mappi
         SelectionError: there is no such array.
     """
     from aiozarr.errors import SelectionError
+    from aiozarr.hierarchy import open_array
     from aiozarr.hierarchy.internal import run_on_io_thread
-    from aiozarr.hierarchy.open import open_array
     from aiozarr.transfer.copy import child_store
     from aiozarr.transfer.node_tree import load_array_above
 

@@ -159,8 +159,7 @@ async def with_store(
     settings: Settings | None = None,
 ) -> T:
     """Open the store of `target`, await `function` with it on the I/O thread, and close it."""
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.runtime import run
+    from aiozarr.engine import opened_store, run
     from aiozarr.settings import settings_or_default
 
     chosen = settings_or_default(settings)
@@ -183,8 +182,7 @@ async def scan_batches(
     Raises:
         UnsupportedOperationError: the store cannot list.
     """
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.engine import current_engine, opened_store
     from aiozarr.settings import DEFAULT_SETTINGS
 
     engine = current_engine()
@@ -231,7 +229,7 @@ def key_in(store: Any, target: str, name: str) -> str:
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Await `function()` on the I/O thread. Ctrl-C cancels it, and is raised when it has ended."""
-    from aiozarr.engine.runtime import run_blocking
+    from aiozarr.engine import run_blocking
 
     return run_blocking(function)
 

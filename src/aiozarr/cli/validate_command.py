@@ -13,10 +13,10 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, output_options, plain
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
-    from aiozarr.hierarchy.validation import Finding, ValidateReport
+    from aiozarr.hierarchy import Finding, ValidateReport
 
 
 @click.command()
@@ -30,7 +30,8 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
     An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
     aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
     """
-    from aiozarr.hierarchy.validation import SEVERITIES, ValidateReport
+    from aiozarr.hierarchy import ValidateReport
+    from aiozarr.hierarchy.internal import SEVERITIES
 
     report = ValidateReport()
     with iterated(_findings(target, stores.of(target), report)) as items:
@@ -49,10 +50,8 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
 
 
 async def _findings(target: str, options: StorageOptions, report: ValidateReport) -> AsyncGenerator[Finding, None]:
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.private_thread import current_engine
-    from aiozarr.hierarchy.node_access import NodeAccess
-    from aiozarr.hierarchy.validation import validate_tree
+    from aiozarr.engine import current_engine, opened_store
+    from aiozarr.hierarchy.internal import NodeAccess, validate_tree
     from aiozarr.settings import DEFAULT_SETTINGS
 
     engine = current_engine()

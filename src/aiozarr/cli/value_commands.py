@@ -119,8 +119,7 @@ async def _object_parts(
     Raises:
         FileNotFoundError: there is no such object.
     """
-    from aiozarr.engine.open_store import opened_store
-    from aiozarr.engine.private_thread import current_engine
+    from aiozarr.engine import current_engine, opened_store
     from aiozarr.model import Range
     from aiozarr.settings import DEFAULT_SETTINGS
 
@@ -161,7 +160,7 @@ async def _value_blocks(
     target: str, select: Any, options: StorageOptions, form: ValueFormat
 ) -> AsyncGenerator[bytes, None]:
     """Yield the values of a selection as encoded blocks."""
-    from aiozarr.hierarchy.open import open as open_node
+    from aiozarr.hierarchy.internal import open_node
 
     async with open_node(target, storage_options=options) as node:
         array = await check_array(node, target)

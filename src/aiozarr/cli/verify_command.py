@@ -13,11 +13,11 @@ import click
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, store_options
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
-    from aiozarr.engine.progress import Progress
-    from aiozarr.hierarchy.verification import BadObject, VerifyReport
+    from aiozarr.engine import Progress
+    from aiozarr.hierarchy import BadObject, VerifyReport
 
 
 @click.command()
@@ -34,7 +34,7 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     --download` compares all bytes with those of a copy.
     """
     from aiozarr.errors import NodeNotFoundError
-    from aiozarr.hierarchy.verification import VerifyReport
+    from aiozarr.hierarchy import VerifyReport
 
     report = VerifyReport()
     with (
@@ -65,8 +65,7 @@ async def _bad_objects(
     target: str, options: StorageOptions, report: VerifyReport, progress: Callable[[Progress], None] | None
 ) -> AsyncGenerator[BadObject, None]:
     from aiozarr.engine import bind_callback
-    from aiozarr.hierarchy.open import open as open_node
-    from aiozarr.hierarchy.verification import Verification
+    from aiozarr.hierarchy.internal import Verification, open_node
 
     async with (
         open_node(target, storage_options=options) as node,

@@ -7,21 +7,15 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple, TypeAlias, get_args
 
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
-from aiozarr.engine import Engine, bind_callback, run
-from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress import ProgressLike, shown_progress
-from aiozarr.formatting import argument
-from aiozarr.hierarchy.casting import CASTINGS
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
-from aiozarr.hierarchy.node_access import check_format
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
+from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default

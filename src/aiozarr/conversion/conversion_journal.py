@@ -9,9 +9,9 @@ from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
-from aiozarr.formatting import argument
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
 
 FOLDER = CONVERSION_FOLDER

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
 from aiozarr.conversion.regions import RegionGrid
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from aiozarr.common.formatting import format_count
 from aiozarr.conversion.conversion_passes import ConversionStage, ConversionWork
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_task import ConversionTask
 from aiozarr.engine import Engine, run, run_blocking
-from aiozarr.formatting import format_count
 
 MAX_SHOWN_STAGES = 40
 MIB = 1 << 20

@@ -11,7 +11,8 @@ from itertools import groupby
 from time import perf_counter
 from typing import TypeAlias
 
-from aiozarr.concurrency import ByteSemaphore, for_each, retrieve_error
+from aiozarr.common.concurrency import ByteSemaphore, for_each, retrieve_error
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
 from aiozarr.conversion.conversion_passes import ArrayPass, ConversionWork
 from aiozarr.conversion.conversion_report import ConversionReport
@@ -19,11 +20,8 @@ from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, Ta
 from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
-from aiozarr.hierarchy.node import check_store_writeable
-from aiozarr.hierarchy.node_access import NodeAccess
+from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import Report

@@ -13,15 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.conversion.regions import Bounds
 from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting import convert_values
-from aiozarr.hierarchy.node import HandleOptions, Mode
-from aiozarr.hierarchy.node_access import NodeAccess, node_not_found_error, read_explicit
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import (
+    Casting,
+    HandleOptions,
+    Mode,
+    NodeAccess,
+    convert_values,
+    node_not_found_error,
+    read_explicit,
+)
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import record
 from aiozarr.settings import DEFAULT_SETTINGS, Settings

@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion import Targets, memory_limit
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.conversion.conversion_passes import ArrayPass
@@ -19,18 +20,17 @@ from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_stores import check_executor, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.options import ConversionOptions, result_metadata
-from aiozarr.engine import Engine, bind_callback, run
-from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress import ProgressLike, shown_progress
+from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.group import make_group, make_node
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
-from aiozarr.hierarchy.node_access import (
+from aiozarr.hierarchy.internal import (
+    HandleOptions,
     NodeAccess,
+    check_store_writeable,
     has_node_below,
     implicit_group,
+    make_group,
+    make_node,
     node_not_found_error,
     read_documents,
     read_explicit,

@@ -12,15 +12,23 @@ from typing import Any, TypeAlias
 import numcodecs
 import numpy as np
 
+from aiozarr.common.formatting import argument
 from aiozarr.errors import MetadataError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.casting import convert_values
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype, storage_order
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import (
+    Casting,
+    ChunksLike,
+    CodecsLike,
+    DataTypeLike,
+    ShardsLike,
+    as_json,
+    codec_chain,
+    convert_values,
+    list_codecs,
+    new_array_metadata,
+    resolve_dtype,
+    storage_order,
+)
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.formats import render_node

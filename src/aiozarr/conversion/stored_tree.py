@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import NodeExistsError
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
-from aiozarr.hierarchy.mutations.erase import node_exists_error
-from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
-from aiozarr.hierarchy.mutations.store_documents import store_documents
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata
+from aiozarr.hierarchy.internal import (
+    ConsolidatedGroup,
+    NodeAccess,
+    NodeChanges,
+    NodeContext,
+    NodeMetadata,
+    check_creatable,
+    create_parents,
+    group_keys,
+    load_context,
+    node_exists_error,
+    store_documents,
+    update_nodes,
+)
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.names import join_path
 

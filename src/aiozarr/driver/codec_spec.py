@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from aiozarr.codecs import get_codec
+from aiozarr.common.formatting import shown
 from aiozarr.driver.json_members import (
     JSON,
     Members,
@@ -18,7 +19,6 @@ from aiozarr.driver.json_members import (
     lengths,
     one_of,
     permutation,
-    shown,
     text,
 )
 from aiozarr.errors import InvalidMetadataError

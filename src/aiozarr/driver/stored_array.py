@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
 from aiozarr.driver.context_resources import PooledChunks, must_recheck
 from aiozarr.driver.document_format import Facts
 from aiozarr.driver.index_transform import DomainTransform
@@ -21,14 +21,23 @@ from aiozarr.errors import (
     SpecMismatchError,
     UnsupportedOperationError,
 )
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.internal import run_on_io_thread, with_metadata
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_ancestors
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node
-from aiozarr.hierarchy.mutations.store_documents import set_if_absent
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
-from aiozarr.hierarchy.node_access import NodeAccess, run_at_target
+from aiozarr.hierarchy import Array
+from aiozarr.hierarchy.internal import (
+    ConsolidatedGroup,
+    HandleOptions,
+    NodeAccess,
+    NodeChanges,
+    check_erasable,
+    check_store_writeable,
+    erase_node,
+    group_keys,
+    load_consolidated_ancestors,
+    run_at_target,
+    run_on_io_thread,
+    set_if_absent,
+    update_nodes,
+    with_metadata,
+)
 from aiozarr.metadata.document import dump_document
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata

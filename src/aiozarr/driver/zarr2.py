@@ -10,21 +10,12 @@ from typing import Any
 import numpy as np
 from typing_extensions import Buffer
 
+from aiozarr.common.formatting import shown
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
 from aiozarr.driver.chunk_shape import choose_chunk_shapes
 from aiozarr.driver.data_types import NAMES, FillValue, declared_type, fill_json
 from aiozarr.driver.index_domain import IndexDomain
-from aiozarr.driver.json_members import (
-    JSON,
-    Members,
-    SpecConflictError,
-    as_json,
-    invalid,
-    lengths,
-    one_of,
-    same_json,
-    shown,
-)
+from aiozarr.driver.json_members import JSON, Members, SpecConflictError, as_json, invalid, lengths, one_of, same_json
 from aiozarr.driver.matching import check_schema, merged_domain, mismatch
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.unit import Units

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from aiozarr.concurrency import cancel_and_wait, random_jitter
+from aiozarr.common.concurrency import cancel_and_wait, random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import Attempts, RetryPolicy, retry

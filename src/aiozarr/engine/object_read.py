@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.errors import ChangedError, CodecError, ShortReadError, located

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAli
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aiozarr.common.formatting import printable
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
-from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.info import GroupInfo, count_objects, table
 from aiozarr.hierarchy.members import (

@@ -8,9 +8,9 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import cancel_and_wait
+from aiozarr.common.concurrency import cancel_and_wait
+from aiozarr.common.fd_limit import open_file_limit
 from aiozarr.errors import StoreError, StoreTimeoutError
-from aiozarr.fd_limit import open_file_limit
 from aiozarr.http1.buffer_pool import BufferPool
 from aiozarr.http1.connect import HostAddresses, connect, connect_error, is_out_of_files, server_name
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import for_each, map_concurrently
+from aiozarr.common.concurrency import for_each, map_concurrently
 from aiozarr.engine import ScheduledStore, run, run_blocking
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Precondition, Range, Suffix, Value, Version

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
 from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Precondition, Value, Version
 from aiozarr.stores.contract import Store

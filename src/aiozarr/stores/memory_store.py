@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 from typing_extensions import Buffer
 
+from aiozarr.common.fork_safe import ForkSafeLock, SerialNumbers
 from aiozarr.errors import ChangedError, InvalidKeyError, PreconditionFailedError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
     Entry,
@@ -26,7 +26,6 @@ from aiozarr.model import (
     is_unicode,
     resolve_range,
 )
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, split_root, with_root
 

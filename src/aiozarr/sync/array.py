@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr import hierarchy
-from aiozarr.engine import Plan
-from aiozarr.engine.progress import ProgressLike
+from aiozarr.engine import Plan, ProgressLike
 from aiozarr.grid.advanced import ArraySelection
 from aiozarr.grid.transform import BasicSelection
 from aiozarr.hierarchy.casting import convert_values, is_large_cast

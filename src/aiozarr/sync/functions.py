@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from aiozarr import conversion, driver, hierarchy, transfer
-from aiozarr.engine.open_store import Target
-from aiozarr.engine.progress import ProgressLike
+from aiozarr.engine import ProgressLike, Target
 from aiozarr.hierarchy.node import Mode
 from aiozarr.hierarchy.read_views import wrong_view_error
 from aiozarr.hierarchy.view import AnyArray

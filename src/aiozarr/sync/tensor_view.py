@@ -14,7 +14,7 @@ from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
 from aiozarr.driver.unit import Unit
-from aiozarr.engine.progress import ProgressLike
+from aiozarr.engine import ProgressLike
 from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.sync.array import Array
 from aiozarr.sync.wait import blocking_method, unchanged, wait

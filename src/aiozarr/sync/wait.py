@@ -11,8 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from aiozarr.engine import Progress, bind_callback, run_blocking
-from aiozarr.engine.progress import ProgressLike, shown_progress
+from aiozarr.engine import Progress, ProgressLike, bind_callback, run_blocking, shown_progress
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.listing import StartedListing
 from aiozarr.engine.open_store import Target, close_own_store, opened_store
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.errors import UnsupportedOperationError
-from aiozarr.formatting import argument
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
-from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from aiozarr.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
-from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import FORMATS
 from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 

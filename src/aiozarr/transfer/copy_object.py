@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import md5
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import ByteSemaphore, for_each, map_concurrently
+from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import (
     ChangedError,

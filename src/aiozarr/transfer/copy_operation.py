@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, Progress
 from aiozarr.engine.listing import StartedListing
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
-from aiozarr.formatting import argument
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings

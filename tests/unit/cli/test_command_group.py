@@ -10,7 +10,7 @@ import pytest
 
 import aiozarr
 from aiozarr.cli.command_group import COMMANDS, ROOT, option_text
-from aiozarr.formatting import argument, name_arguments
+from aiozarr.common.formatting import argument, name_arguments
 from tests.support.command_line import invoke, succeed
 
 

@@ -16,7 +16,7 @@ from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIs
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
-from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, invalid, short
+from aiozarr.codecs.core.configuration import FieldsCodec, boolean, check_members, integer
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
 from aiozarr.memory.per_thread import thread_memory
@@ -71,10 +71,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         check_members(configuration, ("level", "checksum"), name=cls.name)
-        checksum = configuration.get("checksum", False)
-        if not isinstance(checksum, bool):
-            raise invalid("checksum", f"it must be true or false, not {short(checksum)}")
-        return cls(integer(configuration, "level", -131072, 22), checksum)
+        return cls(integer(configuration, "level", -131072, 22), boolean(configuration, "checksum", default=False))
 
     def encode(self, data: Buffer) -> Buffer:
         try:

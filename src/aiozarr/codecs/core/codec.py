@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.common.fork_safe import fork_safe_cached_property
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]

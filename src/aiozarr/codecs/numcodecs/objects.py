@@ -12,8 +12,9 @@ from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[rep
 from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, byte_array
-from aiozarr.codecs.core.configuration import check_members, invalid, required, short
+from aiozarr.codecs.core.configuration import check_members, invalid, required
 from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4
@@ -108,7 +109,7 @@ class VariableText(_VariableLength):
             return str(element)
         if element is None or _is_zero(element):
             return ""
-        raise CodecError(f"elements must be strings, not {short(element)}", codec=self.filter_id)
+        raise CodecError(f"elements must be strings, not {shown(element)}", codec=self.filter_id)
 
     def _encode(self, flat: AnyArray) -> Buffer:
         encoded: Buffer = VLenUTF8().encode(flat)
@@ -138,7 +139,7 @@ class VariableBytes(_VariableLength):
             return bytes(element)
         if element is None or _is_zero(element):
             return b""
-        raise CodecError(f"elements must be bytes, not {short(element)}", codec=self.filter_id)
+        raise CodecError(f"elements must be bytes, not {shown(element)}", codec=self.filter_id)
 
     def _encode(self, flat: AnyArray) -> Buffer:
         encoded: Buffer = VLenBytes().encode(flat)
@@ -170,7 +171,7 @@ class VariableArray(_VariableLength):
         try:
             array: AnyArray = np.ascontiguousarray(element, self.dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            message = f"elements must be arrays of {self.dtype}, not {short(element)}"
+            message = f"elements must be arrays of {self.dtype}, not {shown(element)}"
             raise CodecError(message, codec=self.filter_id) from error
         if array.ndim != 1:
             raise CodecError(f"elements must have one dimension, not {array.ndim}", codec=self.filter_id)
@@ -202,7 +203,7 @@ class Categorize(ObjectFilter):
         check_members(configuration, ("labels", "dtype", "astype"), name=cls.filter_id)
         labels = required(configuration, "labels")
         if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
-            raise invalid("labels", f"it must be a list of strings, not {short(labels)}")
+            raise invalid("labels", f"it must be a list of strings, not {shown(labels)}")
         if len(labels) > _MAX_LABELS:
             raise invalid("labels", f"there are {len(labels)} labels, of at most {_MAX_LABELS}")
         given = required(configuration, "dtype")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
+from sys import float_info
 from typing import Any, Self
 
 import ml_dtypes
@@ -13,13 +14,12 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
 from aiozarr.codecs.core.configuration import (
+    CHECKS,
     check_members,
     import_library,
     integer,
-    invalid,
     one_of,
     required,
-    short,
     unsupported,
 )
 from aiozarr.codecs.core.registry import register
@@ -127,16 +127,9 @@ class ZfpCodec(ArrayBytesCodec):
 
 
 def _positive(configuration: Mapping[str, JSON], key: str, most: float | None) -> float:
-    value = required(configuration, key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise invalid(key, f"it must be a number, not {short(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = float("inf")
-    if not isfinite(number) or number <= 0 or (most is not None and number > most):
-        raise invalid(key, f"it must be positive{'' if most is None else f' and at most {most}'}, not {short(value)}")
-    return value
+    expected = f"a positive number{'' if most is None else f' of at most {most}'}"
+    bound = float_info.max if most is None else most
+    return CHECKS.number(required(configuration, key), key, expected, lambda number: 0 < number <= bound)
 
 
 def _widen(array: AnyArray, working: np.dtype[Any]) -> AnyArray:

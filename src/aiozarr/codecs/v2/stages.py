@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view
-from aiozarr.codecs.core.configuration import short
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec
 from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 PREFIX = "numcodecs."
@@ -212,7 +212,7 @@ class ForeignStage(Stage):
         try:
             return getattr(self._codec, method)(value)
         except Exception as error:  # the code of another package may raise anything
-            raise CodecError(f"cannot {method}: {short(str(error))}", codec=self.name) from error
+            raise CodecError(f"cannot {method}: {shown(str(error))}", codec=self.name) from error
 
     def _array(self, value: Any) -> AnyArray:
         array: AnyArray = value if isinstance(value, np.ndarray) else byte_array(memoryview(value).cast("B"))

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted

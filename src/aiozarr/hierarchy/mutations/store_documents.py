@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.node_access import Documents, NodeAccess

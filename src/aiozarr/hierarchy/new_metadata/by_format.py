@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aiozarr.formatting import argument
+from aiozarr.common.formatting import argument
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import convert_values
 from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request

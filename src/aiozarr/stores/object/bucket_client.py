@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import Request

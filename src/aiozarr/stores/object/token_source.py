@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import StoreError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.stores.blocking import in_thread
 
 T = TypeVar("T")

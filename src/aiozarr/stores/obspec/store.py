@@ -9,6 +9,7 @@ from weakref import finalize, ref
 
 from typing_extensions import Buffer
 
+from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.errors import (
     ChangedError,
     InvalidKeyError,
@@ -33,7 +34,6 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.capabilities import ProbedStore
 from aiozarr.stores.contract import byte_view, check_max_bytes
 from aiozarr.stores.http.errors import error_for

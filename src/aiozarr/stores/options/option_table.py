@@ -9,6 +9,7 @@ from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from aiozarr.common.checks import Checks
 from aiozarr.model import is_unicode
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
@@ -230,6 +231,10 @@ def _in_our_spelling(option: Option, value: object) -> object:
     return value
 
 
+# Always a TypeError, and without the value, which may be a secret.
+_checks = Checks(lambda name, expected, *_: TypeError(f"the storage option {name!r} must be {expected}"))
+
+
 def _checked(option: Option, value: object) -> object:
     name = option.name
     match option.kind:
@@ -238,19 +243,16 @@ def _checked(option: Option, value: object) -> object:
         case "seconds":
             return _as_seconds(name, value)
         case "count":
-            number = int(value) if isinstance(value, Integral) and not _is_bool(value) else 0
-            if number <= 0:
-                raise TypeError(f"the storage option {name!r} is a whole number above 0")
-            return number
+            # Numbers of numpy count too, and bools do not.
+            count = value if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+            return _checks.check(count, name, int, "a whole number above 0", lambda number: number > 0)
         case "mapping":
-            if not isinstance(value, Mapping):
-                raise TypeError(f"the storage option {name!r} is a mapping")
+            return _checks.mapping(value, name)
         case "text" | "words":
-            if not isinstance(value, str):
-                raise TypeError(f"the storage option {name!r} is a str, not {type(value).__name__}")
-            if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
+            text = _checks.check(value, name, str, "a str")
+            if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in text):
                 raise ValueError(f"the storage option {name!r} holds blanks or control characters")
-            if not is_unicode(value):
+            if not is_unicode(text):
                 raise ValueError(f"the storage option {name!r} is not valid Unicode: it has a lone surrogate")
         case "any":
             pass
@@ -270,17 +272,12 @@ def as_bool(name: str, value: object) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise TypeError(f"the storage option {name!r} is a bool")
+    return _checks.boolean(value, name)
 
 
 def is_set(environ: Mapping[str, str], name: str) -> bool:
     """Return whether a variable of the environment is true."""
     return environ.get(name, "").lower() in _YES
-
-
-def _is_bool(value: object) -> bool:
-    """Return whether a value is a bool, which does not count as a number here."""
-    return isinstance(value, bool)
 
 
 def _as_seconds(name: str, value: object) -> float:
@@ -289,10 +286,8 @@ def _as_seconds(name: str, value: object) -> float:
     elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
         spans = _SPAN.findall(value)
         value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
-    seconds = float(value) if isinstance(value, Real) and not _is_bool(value) else 0.0
-    if not 0 < seconds < _MAX_SECONDS:
-        raise TypeError(f"the storage option {name!r} is a number of seconds above 0")
-    return seconds
+    value = value if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    return _checks.number(value, name, "a number of seconds above 0", lambda seconds: 0 < seconds < _MAX_SECONDS)
 
 
 _SAME = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from anyio import move_on_after
 
-from aiozarr.concurrency import SingleFlight, map_concurrently
+from aiozarr.common.concurrency import SingleFlight, map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import SingleFlight
+from aiozarr.common.concurrency import SingleFlight
 from aiozarr.model import ByteRange, Value, Version, check_key, check_prefix
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.stores.contract import Store, check_max_bytes

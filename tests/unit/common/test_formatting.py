@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiozarr.formatting import format_bytes, format_count, format_seconds, format_table, preformatted, printable
+from aiozarr.common.formatting import format_bytes, format_count, format_seconds, format_table, preformatted, printable
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import AiozarrError
-from aiozarr.fork_safe_lock import ForkSafeLock
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -169,16 +169,36 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
     await wait_uncancelled(*tasks)
 
 
-def forget_closed_loops(table: WeakKeyDictionary[asyncio.AbstractEventLoop, Any]) -> None:
-    """Remove the closed loops from `table`. Any thread.
+class PerLoop(Generic[T]):
+    """One value for each event loop, made when it is first used there. Any thread.
 
-    A loop that was closed while tasks awaited something leaves futures in its value. They refer to the loop, which
-    would never be collected.
+    All state of a loop is kept in one of these, but for connections, which must be closed with their loop. A loop that
+    was closed while tasks awaited something leaves futures in its value. They refer to the loop, which would never be
+    collected, so closed loops are forgotten.
+
+    Args:
+        make: makes the value of a loop.
     """
-    for reference in table.keyrefs():  # a copy, made at once: other threads have loops of their own
-        loop = reference()
-        if loop is not None and loop.is_closed():
-            table.pop(loop, None)
+
+    def __init__(self, make: Callable[[asyncio.AbstractEventLoop], T]) -> None:
+        self._make = make
+        self._values: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
+
+    def get(self, loop: asyncio.AbstractEventLoop | None = None) -> T:
+        """Return the value of `loop`; None: of the running loop."""
+        loop = asyncio.get_running_loop() if loop is None else loop
+        value = self._values.get(loop)
+        if value is None:
+            for reference in self._values.keyrefs():  # a copy, made at once: other threads have loops of their own
+                other = reference()
+                if other is not None and other.is_closed():
+                    self._values.pop(other, None)
+            value = self._values.setdefault(loop, self._make(loop))
+        return value
+
+    def clear(self) -> None:
+        """Forget all loops: after a fork they are those of the parent."""
+        self._values.clear()
 
 
 def retrieve_error(future: asyncio.Future[Any]) -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import aiozarr
-from aiozarr.lazy_names import lazy_names
+from aiozarr.common.lazy_names import lazy_names
 
 LAZY = [
     importlib.import_module(name)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiozarr.fd_limit import open_file_limit
+from aiozarr.common.fd_limit import open_file_limit
 from aiozarr.http1.endpoint import Endpoint
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.concurrency import (
+from aiozarr.common.concurrency import (
     ByteSemaphore,
+    PerLoop,
     SingleFlight,
     cancel_and_wait,
     for_each,
-    forget_closed_loops,
     gather_all,
     map_concurrently,
     random_jitter,
@@ -261,15 +261,13 @@ def test_small_objects_do_not_starve_a_large_one() -> None:
 
 
 def test_a_closed_loop_is_collected_although_its_value_refers_to_it() -> None:
-    table: WeakKeyDictionary[asyncio.AbstractEventLoop, object] = WeakKeyDictionary()
+    futures = PerLoop(lambda loop: loop.create_future())
     closed, running = asyncio.new_event_loop(), asyncio.new_event_loop()
-    for loop in (closed, running):
-        table[loop] = loop.create_future()
+    assert futures.get(closed) is futures.get(closed)
     closed.close()
-    forget_closed_loops(table)
-    assert list(table) == [running]
+    assert futures.get(running).get_loop() is running
     closed_loop = ref(closed)
-    del closed, loop
+    del closed
     gc.collect()
     assert closed_loop() is None
     running.close()

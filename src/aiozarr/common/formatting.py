@@ -65,6 +65,19 @@ def printable(text: str) -> str:
     return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
+def clip(text: str, most: int = 200) -> str:
+    """Return `text` shortened to `most` characters for a message: names and values of a document may be of any size."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def shown(value: object) -> str:
+    """Return a representation of a value of a document of at most 60 characters, for messages."""
+    try:
+        return clip(repr(value), 60)
+    except ValueError:
+        return "an integer of thousands of digits"  # which Python does not convert to text
+
+
 def preformatted(text: str) -> str:
     """Return text as HTML that keeps its lines. A lone surrogate, which no page can hold, is escaped."""
     # Imported on use: its table of entities takes longer to load than most modules here.
