@@ -20,10 +20,8 @@ from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
 from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import (
     MAX_PAGE_BYTES,
     ListingPage,
     child_texts,
@@ -33,7 +31,9 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.bucket.token_source import TokenSource
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 VERSION = "2023-11-03"

@@ -28,8 +28,8 @@ from aiozarr.stores.azure.address import (
     environment_connection,
     parse_connection_string,
 )
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.http.errors import MIN_SKEW_SECONDS
-from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.azure_options import AzureOptions
 from aiozarr.stores.options.option_table import is_set
 

@@ -10,10 +10,10 @@ from typing import Any
 from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, Version
+from aiozarr.stores.bucket.body_checksum import BodyChecksum
+from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.credentials import HINT
 from aiozarr.stores.http.errors import error_code, error_for, showable
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
 
 
 def parse_page(body: bytes, prefix: str) -> ListingPage:

@@ -15,11 +15,11 @@ from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.stores.bucket.body_checksum import crc32c_of
+from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
-from aiozarr.stores.object.body_checksum import crc32c_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""

@@ -20,6 +20,9 @@ from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
+from aiozarr.stores.bucket.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
@@ -30,9 +33,6 @@ from aiozarr.stores.http.errors import (
     is_skewed,
     request_id,
 )
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.object.bucket_client import BucketClient, condition_headers
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,

@@ -15,11 +15,9 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.redirect import REDIRECTS
 from aiozarr.http1.response_check import Headers
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
-from aiozarr.stores.object.bucket_client import PAGE_SIZE
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE
+from aiozarr.stores.bucket.listing import (
     MAX_TAGS,
     ListingPage,
     child_texts,
@@ -29,6 +27,8 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import error_for
 
 Decode = Callable[[str], str | None]
 

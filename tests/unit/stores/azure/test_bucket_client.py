@@ -29,7 +29,7 @@ from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Range, Suffix, Ve
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.bucket_client import AzureBucketClient
-from aiozarr.stores.object.bucket_client import DELETE_CONCURRENCY
+from aiozarr.stores.bucket.bucket_client import DELETE_CONCURRENCY
 from tests.support.bodies import BytesBody
 from tests.support.http_proxy import proxy
 from tests.support.servers.azure_replies import DATA, KEY, PLACE, AzureServer, at, azure, refusal

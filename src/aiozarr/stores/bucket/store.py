@@ -12,11 +12,11 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bucket
 from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient, open_bucket
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
