@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError, fill_location
 from aiozarr.http1.connection import Response
@@ -20,6 +20,9 @@ from aiozarr.stores.http.web_store import WebStore
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+T = TypeVar("T")
 
 
 class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStore):
@@ -111,11 +114,14 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
             StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
-        check_key(key, store=self.url)
         if precondition is not None and self.supports.conditional_writes is False:
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
+        return await self._on(key, lambda name: self._client.put(name, byte_view(value), precondition))
+
+    async def _on(self, key: str, operation: Callable[[str], Awaitable[T]]) -> T:
+        """Return the result of an operation of the client on the object of `key`; errors name store and key."""
         with self._located(key, None):
-            return await self._client.put(self._client_key(key), byte_view(value), precondition)
+            return await operation(self._client_key(key))
 
     def can_copy_from(self, source: Store) -> bool:
         """Return whether `source` is in the same cloud, with the same credentials."""
@@ -143,34 +149,27 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     async def upload(self, key: str, body: BodyReader) -> Version | None:
         """Store an object in pieces, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.upload(self._client_key(key), body)
+        return await self._on(key, lambda name: self._client.upload(name, body))
 
     async def begin_parts(self, key: str) -> str:
         """Begin an upload in parts, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.begin_parts(self._client_key(key))
+        return await self._on(key, self._client.begin_parts)
 
     async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         """Store a part, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.upload_part(self._client_key(key), upload_id, number, body)
+        return await self._on(key, lambda name: self._client.upload_part(name, upload_id, number, body))
 
     async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
         """Make an object of its parts, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.complete_parts(self._client_key(key), upload_id, parts)
+        return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload, as `UploadStore` says."""
-        with self._located(key, None):
-            await self._client.abort_parts(self._client_key(key), upload_id)
+        await self._on(key, lambda name: self._client.abort_parts(name, upload_id))
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
-        check_key(key, store=self.url)
-        with self._located(key, None):
-            await self._client.delete(self._client_key(key))
+        await self._on(key, self._client.delete)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`, a thousand in a request where the cloud can.

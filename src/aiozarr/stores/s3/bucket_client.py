@@ -28,6 +28,7 @@ from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
+    http_date,
     is_html_page,
     is_missing_key,
     is_skewed,
@@ -221,7 +222,7 @@ class S3BucketClient(BucketClient):
         if isinstance(response.action, Accept) or status < 300 or status in (304, 404, 412):
             return False
         client, text = self._region_client, body.decode("utf-8", "replace")
-        if status == 403 and is_skewed(body) and client.correct_clock(response.headers.get(b"date")):
+        if status == 403 and is_skewed(body) and client.clock.correct(http_date(response.headers.get(b"date"))):
             return True
         region = region_in(response.headers, text)
         if is_elsewhere(status, text) or (status == 400 and region is not None):
