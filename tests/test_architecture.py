@@ -68,24 +68,24 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10180,
-    "engine": 8360,
+    "stores": 9730,
+    "engine": 8340,
     "hierarchy": 5860,
-    "codecs": 4585,
+    "codecs": 4590,
     "driver": 3440,
     "metadata": 2770,
     "transfer": 1940,
-    "cli": 2230,
+    "cli": 2220,
     "grid": 2240,
     "integrations": 1950,
-    "conversion": 1915,
-    "http1": 1830,
+    "conversion": 1920,
+    "http1": 1740,
     "testing": 1200,
     "root": 730,
     "schedule": 910,
     "sync": 670,
-    "common": 357,
-    "memory": 230,
+    "common": 360,
+    "memory": 220,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,
