@@ -67,8 +67,8 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10130,
-    "engine": 7460,
+    "stores": 10120,
+    "engine": 7440,
     "hierarchy": 5870,
     "codecs": 4585,
     "driver": 3440,
@@ -82,8 +82,8 @@ BUDGET = {
     "testing": 1200,
     "root": 730,
     "schedule": 910,
-    "sync": 670,
-    "common": 335,
+    "sync": 535,
+    "common": 345,
     "memory": 230,
 }
 LAYOUT_TOKENS = {
