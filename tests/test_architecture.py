@@ -77,13 +77,13 @@ BUDGET = {
     "cli": 2270,
     "grid": 2240,
     "integrations": 1950,
-    "conversion": 1930,
+    "conversion": 1820,
     "http1": 1820,
     "testing": 1200,
-    "root": 730,
+    "root": 715,
     "schedule": 910,
     "sync": 535,
-    "common": 345,
+    "common": 346,
     "memory": 230,
 }
 LAYOUT_TOKENS = {
