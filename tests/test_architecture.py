@@ -74,7 +74,7 @@ BUDGET = {
     "driver": 3440,
     "metadata": 2770,
     "transfer": 2780,
-    "cli": 2270,
+    "cli": 2205,
     "grid": 2240,
     "integrations": 1950,
     "conversion": 1820,
