@@ -21,8 +21,7 @@ N = TypeVar("N")
 
 
 def wait(
-    function: Callable[[Callable[[Progress], None] | None], Coroutine[Any, Any, T]],
-    progress: ProgressLike = None,
+    function: Callable[[Callable[[Progress], None] | None], Coroutine[Any, Any, T]], progress: ProgressLike = None
 ) -> T:
     """Run the coroutine `function(callback)` on the I/O thread and return its result.
 
