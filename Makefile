@@ -26,6 +26,9 @@ OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tes
     tests/interop/test_fixtures.py tests/fuzz tests/properties/test_killed_processes.py \
     tests/properties/test_durable_changes.py tests/properties/test_lasting_local_faults.py
 
+# Every test process and every program that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
 
@@ -34,22 +37,25 @@ help: ## this list
 
 # --- environments ---------------------------------------------------------------------------------------------------
 
-# $(1): the folder, $(2): the interpreter. pip is upgraded first: `--group` needs 25.1.
+# $(1): the folder, $(2): the interpreter, $(3): the dependency group. pip is upgraded first: `--group` needs 25.1. Half of
+# pip's time is the compilation of modules, most of which nothing imports: the tests of other projects, and moto's services.
 define environment
 	@test -n "$(2)" || { echo "Python 3.11 to 3.14 was not found on PATH or below ~/.pyenv: name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Building $(1) with $(2) ..."
 	@rm -rf $(1)
 	@$(2) -m venv $(1)
 	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[all]" --group $(3)
+	@$(1)/bin/python -m compileall -q -x '/(tests|moto)/' $(1)/lib > /dev/null || true  # some packages ship templates
 	@touch $(1)/$(READY)
 endef
 
 $(VENV)/$(READY): pyproject.toml
-	$(call environment,$(VENV),$(PYTHON))
+	$(call environment,$(VENV),$(PYTHON),dev)
 
+# The static checks and the documentation's generator run on the oldest Python alone.
 $(NEWEST)/$(READY): pyproject.toml
-	$(call environment,$(NEWEST),$(PYTHON_NEWEST))
+	$(call environment,$(NEWEST),$(PYTHON_NEWEST),test)
 
 # --- the two commands ---------------------------------------------------------------------------------------------------
 

@@ -36,8 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the objects of collected modules from garbage collection: some tests collect hundreds of times."""
+@pytest.fixture(scope="module", autouse=True)
+def _exclude_older_objects_from_garbage_collection() -> None:
+    """Many tests collect garbage, and would otherwise go through all collected modules and all earlier reports."""
     gc.collect()
     gc.freeze()
 

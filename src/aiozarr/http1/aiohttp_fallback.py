@@ -23,11 +23,11 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
-from aiozarr.http1.request import USER_AGENT, BodyReader, conditional_headers
+from aiozarr.http1.request import USER_AGENT, PieceReader, conditional_headers
 from aiozarr.http1.response_check import (
-    ERROR_BODY,
     HASH_HEADER,
     MAX_ERROR_BODY_BYTES,
+    NO_VALUE,
     Accept,
     Expectation,
     NeedsFallback,
@@ -74,7 +74,7 @@ class AiohttpFallback:
         expectation: Expectation,
         *,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
+        body: memoryview | PieceReader | None = None,
         repeatable: bool = True,
         follow_redirects: bool = True,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
@@ -88,7 +88,7 @@ class AiohttpFallback:
             target: path and query.
             own_headers: headers for the origin of `address` only, such as credentials.
             expectation: the response that is wanted.
-            headers: further headers, as `own_headers`.
+            headers: further headers, without which the request would mean something else; they stay with that origin.
             body: the body, which is sent to `address` only; a request that has one follows no redirect.
             repeatable: whether the body may be sent again if a kept connection turns out to be closed.
             follow_redirects: False: a redirect is returned as the response.
@@ -105,6 +105,8 @@ class AiohttpFallback:
                 chain = chain.followed(location)
             proxy = usable_proxy(proxies.choose(chain.address))
             await self._resolver.permit(address, chain.address, proxied=proxy is not None)
+            if headers and not chain.same_origin:
+                raise StoreError("a redirect to another server was not followed: the request's headers are not for it")
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             try:
                 response = await self._exchange(method, chain.url, proxy, sent, expectation, content)
@@ -151,7 +153,7 @@ class AiohttpFallback:
             if HASH_HEADER in head:
                 head[HASH_HEADER] = ",".join(received.headers.getall(HASH_HEADER.decode())).encode("latin-1")
             if received.status in REDIRECTS:
-                return Response(received.status, head, ERROR_BODY, b"")
+                return Response(received.status, head, NO_VALUE, b"")
             action = check_response(expectation, received.status, head)
             if isinstance(action, AiozarrError):
                 raise action
@@ -190,7 +192,7 @@ def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
 class _RequestBody(Payload):
     """A body that is sent in pieces, and again on a new connection only if it is `repeatable`."""
 
-    def __init__(self, body: memoryview | BodyReader, repeatable: bool) -> None:
+    def __init__(self, body: memoryview | PieceReader, repeatable: bool) -> None:
         super().__init__(body, content_type="application/octet-stream")
         self._body = body
         self._repeatable, self._may_begin = repeatable, True

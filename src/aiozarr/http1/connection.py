@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from aiozarr.http1.buffer_pool import BufferPool
-    from aiozarr.http1.request import BodyReader
     from aiozarr.http1.response_check import BodyPieces, Headers
 
 
@@ -174,11 +173,12 @@ class Connection(asyncio.BufferedProtocol):
         request: bytes,
         expectation: Expectation,
         receiver: ResponseReceiver,
-        body: memoryview | BodyReader = _EMPTY,
+        body: memoryview | None = None,
+        streamed_bytes: int = 0,
     ) -> None:
         """Send `request` and then `body`, whose bytes must not change; `receiver` gets the response.
 
-        The pieces of a `BodyReader` are sent by `send_piece`, which the caller does.
+        A body of `streamed_bytes` follows in pieces, each of which the caller sends by `send_piece`.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -192,8 +192,8 @@ class Connection(asyncio.BufferedProtocol):
         self.mark_received = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
-        if not isinstance(body, memoryview):
-            self.unwritten = body.nbytes
+        if streamed_bytes:
+            self.unwritten = streamed_bytes
             # Each piece waits until the system has taken the one before. TLS would pause forever at a limit of 0.
             self._transport.set_write_buffer_limits(high=1, low=0)
         elif body:

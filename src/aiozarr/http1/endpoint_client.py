@@ -21,7 +21,7 @@ from aiozarr.http1.url import Proxies, WebAddress
 
 if TYPE_CHECKING:
     from aiozarr.http1.aiohttp_fallback import AiohttpFallback
-    from aiozarr.http1.request import BodyReader
+    from aiozarr.http1.request import PieceReader
 
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
@@ -44,7 +44,8 @@ class Request:
         expectation: the response that is wanted; its range and its conditions become headers.
         token: the credential that authorises it, if the server may refuse that as expired.
         issued_at: when it was authorised, on the monotonic clock.
-        headers: further headers; only a request with a body has some.
+        headers: further headers. A redirect to another origin is refused if there are some: that server may not have
+            them, and would do something else without them.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
     """
 
@@ -69,10 +70,10 @@ class Request:
         target: str,
         template: RequestTemplate,
         expectation: Expectation,
-        token: str = "",
+        token: object = None,
         issued_at: float = 0.0,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
+        body: memoryview | PieceReader | None = None,
     ) -> None:
         self.sender = sender
         self.method = method
@@ -215,7 +216,7 @@ class EndpointClient:
         if self.proxied:
             return None
         expectation = request.expectation
-        head = request.template.render(request.method, request.target, expectation)
+        head = request.template.render(request.method, request.target, expectation, request.headers)
         return self.pool().send_nowait(head, expectation, receiver)
 
     async def resolve(self, request: Request, response: Response) -> Response:

@@ -14,17 +14,7 @@ from weakref import ref
 
 from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import LimitError, UnsupportedOperationError
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    Precondition,
-    Range,
-    Supports,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
+from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
 
 if TYPE_CHECKING:
     from typing import Self

@@ -19,16 +19,15 @@ warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks in pr
 from fsspec.implementations.memory import MemoryFileSystem
 from aiozarr.stores import MemoryStore, ZipStore
 from aiozarr.stores.fsspec.file_system_calls import _path_locks
-from aiozarr.stores.gcs.authoriser import GcsTokenSource
+from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
-from aiozarr.stores.options.gcs_options import GcsOptions
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.credentials import FoundCredentials
 from aiozarr.stores.zip.archive import open_archives
 
 fs, memory, archive = MemoryFileSystem(), MemoryStore(), ZipStore("/no/such.zip")
-tokens = GcsTokenSource(GcsOptions(), "anonymous")
+tokens = TokenSource("")
 found = FoundCredentials(S3Options(), "")
 locks = {
     "fsspec": _path_locks.of(fs)[0], "fsspec's": _path_locks._guard, "gcs": tokens._guard, "local": _process_locks[5],

@@ -10,7 +10,7 @@ from typing import Any
 from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, Version
-from aiozarr.stores.gcs.authoriser import HINT
+from aiozarr.stores.gcs.credentials import HINT
 from aiozarr.stores.http.errors import error_code, error_for, showable
 from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
@@ -86,10 +86,7 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
 
 def _throttled(error: StoreError) -> StoreError:
     return ThrottledError(
-        error.message,
-        status=error.status,
-        request_id=error.request_id,
-        retry_after=error.retry_after,
+        error.message, status=error.status, request_id=error.request_id, retry_after=error.retry_after
     )
 
 

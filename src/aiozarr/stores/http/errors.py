@@ -42,7 +42,8 @@ _NOT_ACCEPTED = {
 }
 _SECRETIVE = _NOT_ACCEPTED.keys() | {"AuthorizationFailure"}
 _SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
-_RETRYABLE_STATUS = frozenset({408, 500, 502, 504})
+# S3 sends 200 while it works on a copy, a completion or a page, and may then end with an error document.
+_RETRYABLE_STATUS = frozenset({200, 408, 500, 502, 504})
 _RETRYABLE_CODES = frozenset(
     {"InternalError", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict", "ServiceUnavailable"}
 )

@@ -20,6 +20,7 @@ from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import BodyChecksum
 from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+from aiozarr.stores.object.token_source import TokenSource
 
 PAGE_SIZE = 1000
 """Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""
@@ -40,6 +41,7 @@ class BucketClient(ObjectClient):
         origin: the URL of the server, and an identity of the credentials.
         identity: equal for clients that see the same objects: cloud, server, bucket, and an identity of the
             credentials.
+        tokens: the source of the tokens that authorise requests.
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
         unstorable: matches the characters that keys of this cloud cannot contain.
     """
@@ -47,10 +49,29 @@ class BucketClient(ObjectClient):
     url: str
     origin: tuple[str, Hashable]
     identity: Hashable
+    tokens: TokenSource[Any]
     supports: Supports
     keep_encoding = True
     head_identifies_missing = False
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f]")
+
+    # --- authorising ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build(self, token: Any, method: str, key: str, expectation: Expectation) -> Request:
+        """Return a request that `token` authorises. Each client has further arguments; `key` is `""` for the bucket."""
+
+    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
+        token = self.tokens.cached()
+        return None if token is None else self.build(token, method, key, expectation)
+
+    async def authorise_later(self, method: str, key: str, expectation: Expectation, **more: Any) -> Request:
+        """Return the request of `build` with its further arguments `more`, after waiting for a token if necessary."""
+        return self.build(await self.tokens.token(), method, key, expectation, **more)
+
+    async def call(self, method: str, key: str, expectation: Expectation = SHORT_RESPONSE, **more: Any) -> Response:
+        """Send the request of `build` with its further arguments `more`, and return its interpreted response."""
+        return await self.exchange(lambda: self.authorise_later(method, key, expectation, **more))
 
     # --- checksums of values -------------------------------------------------------------------------------------
 

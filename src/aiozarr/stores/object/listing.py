@@ -167,7 +167,7 @@ def parse_xml_listing(body: bytes, root: str) -> Element:
         raise StoreError("the server's listing is not valid XML, or was cut short", retryable=True) from error
     name = local_name(element)
     if name == "Error":  # sent with the status of a success
-        raise error_for(500, {}, body)
+        raise error_for(200, {}, body)
     if name != root:
         raise listing_error(f"is not a {root}, but {name[:40]!r}")
     return element

@@ -8,25 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.errors import (
-    EraseError,
-    InvalidKeyError,
-    StoreError,
-    UnsupportedOperationError,
-    fill_location,
-)
+from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError, fill_location
 from aiozarr.http1.connection import Response
 from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    Precondition,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
+from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
 from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore, conditions_hold
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page

@@ -1,16 +1,19 @@
-"""Bearer tokens, which expire: cached for all loops and threads, and renewed before they do."""
+"""Credentials that expire, such as bearer tokens: cached for all loops and threads, and renewed before they do."""
 
 from __future__ import annotations
 
 import copy
+import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from aiozarr.common.concurrency import SingleFlight
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import StoreError
 from aiozarr.stores.blocking import in_thread
+
+T = TypeVar("T")
 
 RENEW_BEFORE_SECONDS = 240.0
 """A token is renewed so long before it expires; from about then on the clouds' services return a new one."""
@@ -19,30 +22,35 @@ RETRY_SECONDS = 20.0
 """A token that could not be renewed, and has not expired, is used for so long before the next attempt."""
 
 
-class TokenSource(ABC):
-    """The tokens of one set of credentials."""
+class TokenSource(Generic[T]):
+    """The token that authorises the requests of a store: a string, or an access key with its secret.
 
-    def __init__(self) -> None:
-        self._token = ""
-        self._fresh_until = 0.0  # by the monotonic clock, like `_expires`
-        self._expires = 0.0
+    Args:
+        fixed: a token that cannot be replaced; None: a subclass requests tokens.
+    """
+
+    def __init__(self, fixed: T | None = None) -> None:
+        self._token = fixed
+        # By the monotonic clock.
+        self._fresh_until = self._expires = 0.0 if fixed is None else math.inf
+        self._is_fixed = fixed is not None
         self._failure: tuple[float, StoreError] | None = None  # of the last attempt: its time and error
         self._guard = ForkSafeLock()  # held by the thread that asks for a token
         self._requests: SingleFlight[None] = SingleFlight()
 
-    @abstractmethod
-    def _request_token(self) -> tuple[str, float]:
+    def _request_token(self) -> tuple[T, float]:
         """Return a new token and the time of its expiry. It blocks.
 
         Raises:
             StoreError: there is none.
         """
+        raise NotImplementedError  # a fixed token is never requested
 
-    def cached(self) -> str | None:
+    def cached(self) -> T | None:
         """Return a valid token, or None if one has to be requested."""
         return self._token if time.monotonic() < self._fresh_until else None
 
-    async def token(self) -> str:
+    async def token(self) -> T:
         """Return a valid token.
 
         Raises:
@@ -55,16 +63,16 @@ class TokenSource(ABC):
         since = time.monotonic()
         return await self._requests.run(None, lambda: self._request_later(since))
 
-    async def _request_later(self, since: float) -> str:
+    async def _request_later(self, since: float) -> T:
         return await in_thread(lambda: self._renew(since, self._request_token))
 
-    def record_refusal(self, token: str) -> bool:
+    def record_refusal(self, token: object) -> bool:
         """Record that a server refused `token`; return whether there may be another one."""
-        if token == self._token:
+        if token == self._token and not self._is_fixed:
             self._fresh_until = self._expires = 0.0
-        return True
+        return not self._is_fixed
 
-    def _renew(self, since: float, request: Callable[[], tuple[str, float]]) -> str:
+    def _renew(self, since: float, request: Callable[[], tuple[T, float]]) -> T:
         """Request a token. If the request of another loop has failed after `since`, raise its error instead."""
         with self._guard:
             cached = self.cached()
@@ -76,7 +84,7 @@ class TokenSource(ABC):
                 token, expires = request()
             except StoreError as error:
                 now = time.monotonic()
-                if not self._token or now >= self._expires - 1:
+                if self._token is None or now >= self._expires - 1:
                     self._failure = (now, copy.copy(error).with_traceback(None))
                     self._failure[1].__cause__ = error.__cause__
                     raise

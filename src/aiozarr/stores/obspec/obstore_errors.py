@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiozarr.errors import (
-    InvalidKeyError,
-    PreconditionFailedError,
-    StoreError,
-    StoreTimeoutError,
-    UnauthenticatedError,
-)
+from aiozarr.errors import InvalidKeyError, PreconditionFailedError, StoreError, StoreTimeoutError, UnauthenticatedError
 from aiozarr.stores.http.errors import error_for
 
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -70,7 +64,7 @@ def translate(error: BaseException) -> StoreError:
     if status is not None:
         return _found(error_for(int(status[1]), {}, text.encode()), text)
     if "<Code>" in text:  # an error with status 200, as at the end of a multipart upload
-        return _found(error_for(500, {}, text.encode()), text)
+        return _found(error_for(200, {}, text.encode()), text)
     if "redirect without LOCATION" in text:
         return StoreError("the server redirects: the bucket is in another region", status=301)
     if any(word in text for word in _CERTIFICATE):

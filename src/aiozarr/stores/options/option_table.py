@@ -81,30 +81,13 @@ def options_of(record: type[Any]) -> tuple[Option, ...]:
     return tuple(Option(each.name, **each.metadata) for each in fields(record) if each.metadata)
 
 
-FSSPEC_WITHOUT_EFFECT = (
-    "asynchronous",
-    "batch_size",
-    "default_block_size",
-    "default_cache_type",
-    "default_fill_cache",
-    "listings_expiry_time",
-    "loop",
-    "max_paths",
-    "skip_instance_cache",
-    "use_listings_cache",
+_WITHOUT_EFFECT = (
+    "asynchronous batch_size default_block_size default_cache_type default_fill_cache listings_expiry_time loop "
+    "max_paths skip_instance_cache use_listings_cache "
+    "allow_http http1_only pool_idle_timeout pool_max_idle_per_host randomize_addresses retry_config user_agent"
 )
-"""Options of all fsspec file systems for caches, block sizes and loops, which a store does not have."""
-
-CLIENT_WITHOUT_EFFECT = (
-    "allow_http",
-    "http1_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "randomize_addresses",
-    "retry_config",
-    "user_agent",
-)
-"""Options of obstore's HTTP client for connections and retries, which the store and `Settings` decide."""
+"""Options of fsspec's file systems for caches, block sizes and loops, which a store does not have, and of obstore's
+HTTP client for connections and retries, which the store and `Settings` decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +99,15 @@ class OptionTable:
         options: all options, in the order of messages.
         prefixes: prefixes that names may have, as obstore's `aws_`.
         nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
-        without_effect: options of fsspec's file system and of obstore's store that are accepted and ignored, because
-            the store has no such cache, loop or connection.
+        without_effect: further options of fsspec's file system and of obstore's store that are accepted and ignored,
+            with blanks between them.
     """
 
     store: str
     options: tuple[Option, ...]
     prefixes: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
-    without_effect: tuple[str, ...] = ()
+    without_effect: str = ""
 
     def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given options under our names. An option that is None counts as not given.
@@ -134,11 +117,12 @@ class OptionTable:
             ValueError: one option is given twice with different values, or its value cannot be sent.
         """
         by_name = self._by_name()
+        ignored = self.ignored
         found: dict[str, Any] = {}
-        for name, value in self._flat(given, by_name.keys() | set(self.without_effect)):
+        for name, value in self._flat(given, by_name.keys() | ignored):
             option = by_name.get(name) or by_name.get(self._plain(name))
             if option is None:
-                if name in self.without_effect or self._plain(name) in self.without_effect:
+                if name in ignored or self._plain(name) in ignored:
                     continue
                 raise self._unknown(name)
             value = _in_our_spelling(option, value)
@@ -188,6 +172,11 @@ class OptionTable:
     def names(self) -> tuple[str, ...]:
         """Our names."""
         return tuple(option.name for option in self.options)
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """The names of all options that are accepted and ignored."""
+        return frozenset(f"{_WITHOUT_EFFECT} {self.without_effect}".split())
 
     def _by_name(self) -> dict[str, Option]:
         return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}

@@ -8,26 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from aiozarr.stores.options.option_table import (
-    CLIENT_WITHOUT_EFFECT,
-    FSSPEC_WITHOUT_EFFECT,
-    Option,
-    OptionTable,
-    option,
-    options_of,
-)
+from aiozarr.stores.options.option_table import Option, OptionTable, option, options_of
 
 UPLOAD_OPTIONS = ("server_side_encryption", "sse_kms_key_id", "sse_bucket_key_enabled", "checksum_algorithm")
 _CHAIN = (
-    "role_arn",
-    "role_session_name",
-    "web_identity_token_file",
-    "sts_endpoint",
-    "container_credentials_relative_uri",
-    "container_credentials_full_uri",
-    "container_authorization_token_file",
-    "metadata_endpoint",
-    "imdsv1_fallback",
+    *("role_arn", "role_session_name", "web_identity_token_file", "sts_endpoint"),
+    *("container_credentials_relative_uri", "container_credentials_full_uri", "container_authorization_token_file"),
+    *("metadata_endpoint", "imdsv1_fallback"),
 )
 
 
@@ -129,30 +116,12 @@ S3_TABLE = OptionTable(
         ),
     ),
     prefixes=("aws_",),
-    nested=(
-        "client_kwargs",
-        "config_kwargs",
-        "config_kwargs.s3",
-        "s3_additional_kwargs",
-        "config",
-        "client_options",
-    ),
+    nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs", "config", "client_options"),
     without_effect=(
-        *FSSPEC_WITHOUT_EFFECT,
-        *CLIENT_WITHOUT_EFFECT,
-        "cache_regions",
-        "client_kwargs.retries",
-        "config_kwargs.request_checksum_calculation",
-        "config_kwargs.response_checksum_validation",
-        "config_kwargs.retries",
-        "config_kwargs.tcp_keepalive",
-        "config_kwargs.user_agent",
-        "fixed_upload_size",
-        "local_expiry_check",
-        "max_concurrency",
-        "timeout",
-        "unsigned_payload",
-        "use_ssl",
+        "cache_regions client_kwargs.retries config_kwargs.request_checksum_calculation "
+        "config_kwargs.response_checksum_validation config_kwargs.retries config_kwargs.tcp_keepalive "
+        "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency timeout "
+        "unsigned_payload use_ssl"
     ),
 )
 

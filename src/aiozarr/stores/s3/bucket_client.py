@@ -25,7 +25,6 @@ from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
-    error_for,
     is_html_page,
     is_missing_key,
     is_skewed,
@@ -34,7 +33,6 @@ from aiozarr.stores.http.errors import (
 from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
 from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
-from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -61,8 +59,8 @@ from aiozarr.stores.s3.messages import (
     result_version,
     stored_checksum,
 )
-from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
-from aiozarr.stores.s3.signer import canonical_query
+from aiozarr.stores.s3.region_client import CHECKSUM_MODE, S3RegionClient, fetch_region
+from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials, canonical_query
 
 SINGLE_PUT_BYTES = 64 << 20
 """Larger values are uploaded in parts, which can be sent side by side."""
@@ -73,9 +71,6 @@ PART_CONCURRENCY = 8
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request."""
-
-MAX_WRITE_BYTES = 1 << 20
-"""TLS encrypts on the loop, and the transport may copy what it cannot send: larger bodies are sent in pieces."""
 
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
@@ -88,6 +83,9 @@ WORKERS = 16
 """Requests at once when keys are removed one by one."""
 
 _NO_BODY = memoryview(b"")
+LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
+
+_PAYER = "x-amz-request-payer=requester"
 
 _STORED = frozenset({200, 201, 204})
 _OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
@@ -128,8 +126,9 @@ class S3BucketClient(BucketClient):
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
         )
         self._region_searches: SingleFlight[None] = SingleFlight()
-        self._source = make_source(options, self._origin, os.environ, endpoint.region)
+        self.tokens = make_source(options, self._origin, os.environ, endpoint.region)
         self._region_client = S3RegionClient(endpoint, options)
+        self._payer = bool(options.requester_pays)
         self._old_clients: list[S3RegionClient] = []
         self._encryption, self._algorithm = _upload_headers(options, os.environ)
         self.url = f"s3://{bucket}"
@@ -166,14 +165,46 @@ class S3BucketClient(BucketClient):
         return self._region_client.sender
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        credentials = self._source.cached()
-        if credentials is None or not self._region_known:
-            return None
-        return self._region_client.authorise(credentials, method, key, expectation)
+        return super().authorise(method, key, expectation) if self._region_known else None
 
-    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        client = await self._ready()
-        return client.authorise(await self._source.credentials(), method, key, expectation)
+    async def authorise_later(self, method: str, key: str, expectation: Expectation, **more: Any) -> Request:
+        if not self._region_known:
+            await self._region_searches.run(None, self._find_region)
+        return await super().authorise_later(method, key, expectation, **more)
+
+    def build(
+        self,
+        token: S3Credentials,
+        method: str,
+        key: str,
+        expectation: Expectation,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader | None = None,
+    ) -> Request:
+        """Return a request, signed unless `token` is `ANONYMOUS`. One for a whole object requests its checksum, too.
+
+        Args:
+            token: the credentials that sign.
+            method: the HTTP method.
+            key: the object; `""` for the bucket.
+            expectation: the response that is wanted.
+            query: further parameters, from `canonical_query`.
+            headers: further headers, which are signed, by their lower-case names.
+            body: the body, or None.
+        """
+        client, template = self._region_client, self._region_client.template
+        if key and method == "GET" and expectation.range is None:
+            # A signed URL has it as a parameter.
+            if token is ANONYMOUS:
+                template = client.unsigned_whole
+            else:
+                query = f"{CHECKSUM_MODE}=ENABLED"
+        if self._payer:
+            query = f"{query}&{_PAYER}" if query else _PAYER  # in order: the last name of all
+        path = f"{client.path}/{quote_key(key)}" if key else client.path or "/"
+        target = client.signer(token).target(method, path, query, headers)
+        return Request(client.sender, method, key, target, template, expectation, token, headers=headers, body=body)
 
     async def _call(
         self,
@@ -184,14 +215,8 @@ class S3BucketClient(BucketClient):
         body: memoryview | BodyReader = _NO_BODY,
     ) -> Response:
         """Return the response to an operation with parameters and further headers; `key` is `""` for the bucket."""
-        text, content = canonical_query(query), None if method == "GET" else body
-
-        async def authorise() -> Request:
-            client = await self._ready()
-            credentials, expectation = await self._source.credentials(), Expectation(max_bytes=MAX_PAGE_BYTES)
-            return client.authorise(credentials, method, key, expectation, text, headers, content)
-
-        return await self.exchange(authorise)
+        content = None if method == "GET" else body
+        return await self.call(method, key, LONG_RESPONSE, query=canonical_query(query), headers=headers, body=content)
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
         """Return whether a second attempt may succeed: in another region, by another clock, with other credentials."""
@@ -207,7 +232,7 @@ class S3BucketClient(BucketClient):
                 return True  # another request has switched the region before
             return self._switch_region(client, region or await fetch_region(client.endpoint, self._options))
         refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
-        return status in (400, 401, 403) and refused and self._source.record_refusal(request.token)
+        return status in (400, 401, 403) and refused and self.tokens.record_refusal(request.token)
 
     def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
         return stored_checksum(headers)
@@ -227,10 +252,9 @@ class S3BucketClient(BucketClient):
         conditions = _condition_headers(precondition)
         # A probe of another server has tested conditions of single requests only.
         if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
-            whole = MemoryBody(data)
 
             async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-                return await self.upload_part(key, upload_id, start // part_bytes, whole.part(start, stop - start))
+                return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
 
             part_bytes = _part_bytes(data.nbytes, PART_BYTES)
             return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
@@ -239,8 +263,7 @@ class S3BucketClient(BucketClient):
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
                 f"{data.nbytes}"
             )
-        body = data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data)
-        return await self._put(key, body, conditions)
+        return await self._put(key, data, conditions)
 
     async def upload(self, key: str, body: BodyReader) -> Version | None:
         return await self._put(key, body, {})
@@ -261,8 +284,6 @@ class S3BucketClient(BucketClient):
         algorithm = self._algorithm or "CRC32C"
         if self._algorithm is None and self._secure:
             return {}
-        if isinstance(body, MemoryBody):
-            body = body.data
         if isinstance(body, memoryview):
             value = (await checksum_of(algorithm, body)).decode()
         else:
@@ -281,7 +302,7 @@ class S3BucketClient(BucketClient):
             reason = "another version is stored, or none"
             return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
         if status == 200 and code is not None:
-            return error_for(500, {}, body)  # a completion or copy may fail after the status of a success
+            return self.error(response)
         if is_html_page(body):
             return StoreError(f"{HTML_PAGE}: the value may not be stored", status=status)
         if status in _STORED:
@@ -329,7 +350,7 @@ class S3BucketClient(BucketClient):
             raise ChangedError("the object was replaced or removed before it was copied", status=status)
         if status in _NO_COPY:
             raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}", status=status)
-        raise error_for(500, {}, bytes(response.body)) if status == 200 else self.error(response)
+        raise self.error(response)
 
     # --- uploads in parts ----------------------------------------------------------------------------------------
 
@@ -395,7 +416,7 @@ class S3BucketClient(BucketClient):
         with suppress(StoreError):
             await self.delete(record_key(key, upload_id))
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         headers = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
         response = await self._call("PUT", key, query, headers, body)
@@ -405,11 +426,7 @@ class S3BucketClient(BucketClient):
         return UploadedPart(etag, next(iter(headers.values()), None))
 
     async def complete_parts(
-        self,
-        key: str,
-        upload_id: str,
-        parts: Sequence[UploadedPart],
-        conditions: Mapping[str, str] | None = None,
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], conditions: Mapping[str, str] | None = None
     ) -> Version | None:
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
@@ -461,12 +478,6 @@ class S3BucketClient(BucketClient):
         return parse_page(bytes(response.body), prefix)
 
     # --- the bucket's region -------------------------------------------------------------------------------------
-
-    async def _ready(self) -> S3RegionClient:
-        """Return the client of the bucket's region, after the region was found."""
-        if not self._region_known:
-            await self._region_searches.run(None, self._find_region)
-        return self._region_client
 
     async def _find_region(self) -> None:
         client = self._region_client

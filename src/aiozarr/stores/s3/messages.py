@@ -101,6 +101,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+# The status with which S3 sends the code elsewhere.
 _STATUS_OF = {
     "AccessDenied": 403,
     "InternalError": 500,
@@ -162,7 +163,9 @@ def failed_deletes(response: Response, keys: Sequence[str]) -> dict[str, StoreEr
             document = (
                 f"<Error><Code>{escape(code)}</Code><Message>{escape(fields.get('Message', ''))}</Message></Error>"
             )
-            failures[key] = error_for(_STATUS_OF.get(code, 400), {}, document.encode())
+            error = error_for(_STATUS_OF.get(code, 400), response.headers, document.encode())
+            error.status = response.status
+            failures[key] = error
     return failures if failures.keys() <= set(keys) else None
 
 

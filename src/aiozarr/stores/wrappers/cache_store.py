@@ -53,12 +53,7 @@ class CacheStore(WrapperStore):
     """
 
     def __init__(
-        self,
-        store: Store,
-        max_bytes: int,
-        directory: str | os.PathLike[str] | None = None,
-        *,
-        max_age: float = 0.0,
+        self, store: Store, max_bytes: int, directory: str | os.PathLike[str] | None = None, *, max_age: float = 0.0
     ) -> None:
         super().__init__(store)
         if not max_age >= 0:

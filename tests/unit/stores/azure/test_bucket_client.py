@@ -29,7 +29,7 @@ from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Range, Suffix, Ve
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.bucket_client import AzureBucketClient
-from aiozarr.stores.object.memory_body import MemoryBody
+from tests.support.bodies import BytesBody
 from tests.support.http_proxy import proxy
 from tests.support.servers.azure_replies import DATA, KEY, PLACE, AzureServer, at, azure, refusal
 from tests.support.servers.http_replies import Reply, Request, html
@@ -328,7 +328,7 @@ async def test_blocks_that_another_writer_has_removed_are_sent_again(server: Azu
 
 @pytest.mark.usefixtures("small_blocks")
 async def test_files_are_uploaded_while_they_are_read(server: AzureServer) -> None:
-    body = MemoryBody(memoryview(DATA))
+    body = BytesBody(len(DATA), DATA)
     async with at(server) as store:
         assert store.can_upload(len(DATA))
         assert (store.upload_part_bytes(1000), store.upload_part_bytes(len(DATA))) == (None, 10_000)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.azure.authoriser import SCOPE, AzureTokenSource
+from aiozarr.stores.azure.credentials import SCOPE, AzureTokenSource
 from aiozarr.stores.object.token_source import RENEW_BEFORE_SECONDS
 
 

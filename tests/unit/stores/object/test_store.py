@@ -20,6 +20,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnsupportedOperationError,
 )
+from aiozarr.http1.response_check import Expectation
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
 from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
 from aiozarr.stores.object.store import ObjectStore
@@ -66,11 +67,12 @@ async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: py
 
     monkeypatch.setattr(module, "fetch_region", fetch_region)
     store = ObjectStore("s3://bkt/x", anon=True)
-    clients = await asyncio.gather(*(store._client._ready() for _ in range(5)))
-    assert {client.endpoint.base for client in clients} == {"https://bkt.s3.eu-north-1.amazonaws.com"}
+    get = ("GET", "k", Expectation())
+    requests = await asyncio.gather(*(store._client.authorise_later(*get) for _ in range(5)))
+    assert {request.sender.endpoint.host for request in requests} == {"bkt.s3.eu-north-1.amazonaws.com"}
     assert asked == ["bkt"]
     named = ObjectStore("s3://bkt/x", anon=True, region="us-west-2")
-    assert (await named._client._ready()).endpoint.region == "us-west-2"
+    assert (await named._client.authorise_later(*get)).sender.endpoint.host == "bkt.s3.us-west-2.amazonaws.com"
     assert asked == ["bkt"]
 
 

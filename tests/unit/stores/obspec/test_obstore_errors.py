@@ -35,7 +35,7 @@ def told(status: int, code: str) -> str:
         (exceptions.GenericError(told(500, "InternalError")), StoreError, 500, True),
         (exceptions.GenericError(told(403, "ExpiredToken")), UnauthenticatedError, 403, False),
         (exceptions.UnauthenticatedError("no"), UnauthenticatedError, None, False),
-        (exceptions.GenericError("<Error><Code>InternalError</Code></Error>"), StoreError, 500, True),
+        (exceptions.GenericError("<Error><Code>InternalError</Code></Error>"), StoreError, 200, True),
         (
             exceptions.GenericError("Error performing PUT http://169.254.169.254/latest"),
             UnauthenticatedError,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aiozarr.errors import PermissionDeniedError, StoreError, UnsupportedOperationError
+from aiozarr.errors import PermissionDeniedError, StoreError, ThrottledError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.response_check import ERROR_BODY
+from aiozarr.http1.response_check import NO_VALUE
 from aiozarr.model import Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.capabilities import UploadedPart
@@ -109,6 +109,7 @@ def test_a_body_that_is_read_while_it_is_sent_has_no_checksum_but_crc32c(
         (Reply(501), UnsupportedOperationError, False),
         (Reply(200, (), b"<html>log in</html>"), StoreError, False),
         (Reply(200, (), b"<Error><Code>InternalError</Code></Error>"), StoreError, True),
+        (Reply(200, (), b"<Error><Code>SlowDown</Code></Error>"), ThrottledError, True),
         (Reply(404, (), b"<Code>NoSuchBucket</Code>"), StoreError, False),
     ],
 )
@@ -128,6 +129,7 @@ async def test_only_a_result_confirms_a_step(
                 await step
             assert isinstance(caught.value, error)
             assert (caught.value.retryable, caught.value.key) == (retryable, "x")
+            assert caught.value.status == reply.status
 
 
 async def test_an_upload_follows_the_bucket_to_its_region() -> None:
@@ -145,7 +147,7 @@ async def test_an_upload_follows_the_bucket_to_its_region() -> None:
 
 
 def response(status: int, body: bytes) -> Response:
-    return Response(status, {}, ERROR_BODY, body)
+    return Response(status, {}, NO_VALUE, body)
 
 
 def test_messages() -> None:

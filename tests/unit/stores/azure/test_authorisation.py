@@ -13,7 +13,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.model import Range
-from aiozarr.stores.azure import authoriser
+from aiozarr.stores.azure import credentials
 from tests.support.servers.azure_replies import DATA, PLACE, at, azure, refusal
 from tests.support.servers.http_replies import Request
 from tests.support.servers.http_server import FaultServer
@@ -110,7 +110,7 @@ async def test_a_forbidden_request_requests_no_new_token(server: FaultServer) ->
 async def test_a_signature_that_has_run_out_is_renewed_once(
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authoriser, "MIN_AGE_SECONDS", 0)
+    monkeypatch.setattr(credentials, "MIN_AGE_SECONDS", 0)
     server.script = lambda request, reply: (
         refusal(403, "AuthenticationFailed", "s-hidden was signed") if request.number in (1, 3, 4) else reply
     )

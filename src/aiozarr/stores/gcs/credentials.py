@@ -1,115 +1,19 @@
-"""Authorised requests for one bucket of Google Cloud Storage, by bearer tokens."""
+"""The bearer tokens of Google's credentials, which the package google-auth makes."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from datetime import UTC
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from aiozarr.errors import StoreError, UnauthenticatedError
-from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, RequestTemplate
-from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import fingerprint
-from aiozarr.stores.gcs.address import GcsEndpoint, Source
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE
+from aiozarr.stores.gcs.address import Source
 from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.gcs_options import GcsOptions
-
-_NO_CONTENT = memoryview(b"")
-
-
-class GcsAuthoriser:
-    """Adds a token to requests.
-
-    Unless a client accepts gzip, the server decompresses objects that are stored with that encoding. Ranges of them
-    would then fail, and hashes not match: objects are requested as they are stored.
-
-    Attributes:
-        endpoint: the bucket's address.
-        tokens: the source of the tokens.
-        anonymous: whether no tokens are sent.
-        sender: sends the requests.
-    """
-
-    def __init__(self, endpoint: GcsEndpoint, options: GcsOptions, source: Source) -> None:
-        self.endpoint = endpoint
-        self.tokens = GcsTokenSource(options, source)
-        self.anonymous = source == "anonymous"
-        self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
-        self._payer = options.payer
-        self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
-
-    def authorise(
-        self, method: str, key: str, target: str, expectation: Expectation, *, as_stored: bool = True
-    ) -> Request | None:
-        """Return a request without a body, or None if a token has to be awaited.
-
-        Args:
-            method: GET, HEAD or DELETE.
-            key: the object; `""` for a listing.
-            target: path and query, percent-encoded.
-            expectation: the response that is wanted.
-            as_stored: request the object as it is stored; False: without an encoding.
-        """
-        token = "" if self.anonymous else self.tokens.cached()
-        if token is None:
-            return None
-        template = self._template(token, as_stored)
-        return Request(self.sender, method, key, target, template, expectation, token)
-
-    async def authorise_later(
-        self, method: str, key: str, target: str, expectation: Expectation, *, as_stored: bool = True
-    ) -> Request:
-        """Return the request of `authorise`, after waiting for a token if necessary.
-
-        Raises:
-            UnauthenticatedError: there are no credentials, or they are not valid.
-        """
-        token = await self.token()
-        return Request(self.sender, method, key, target, self._template(token, as_stored), expectation, token)
-
-    async def authorise_post(
-        self,
-        key: str,
-        target: str,
-        headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader = _NO_CONTENT,
-    ) -> Request:
-        """Return a POST of `body` with further headers, after waiting for a token if necessary."""
-        token = await self.token()
-        request = Request(self.sender, "POST", key, target, self._template(token, False), SHORT_RESPONSE, token)
-        request.headers, request.body = headers, body
-        return request
-
-    def session_request(
-        self, method: str, key: str, target: str, headers: Mapping[str, str], body: memoryview | BodyReader
-    ) -> Request:
-        """Return a request about an upload session, whose target is all the authorisation that it needs."""
-        template = RequestTemplate(self.endpoint.web.authority, {})
-        request = Request(self.sender, method, key, target, template, SHORT_RESPONSE)
-        request.headers, request.body = headers, body
-        return request
-
-    async def token(self) -> str:
-        """Return a valid token; `""` if none is sent."""
-        return "" if self.anonymous else await self.tokens.token()
-
-    def _template(self, token: str, as_stored: bool) -> RequestTemplate:
-        made = self._templates.get(as_stored)
-        if made is None or made[0] != token:
-            headers = {"Accept-Encoding": "gzip" if as_stored else "identity"}
-            if token:
-                headers["Authorization"] = f"Bearer {token}"
-            if self._payer is not None:
-                headers["x-goog-user-project"] = self._payer
-            made = self._templates[as_stored] = (token, RequestTemplate(self.endpoint.web.authority, headers))
-        return made[1]
-
 
 REQUEST_SECONDS = 20
 """The time limit of a request for a token."""
@@ -126,7 +30,7 @@ def _unusable(error: Exception) -> UnauthenticatedError:
     return UnauthenticatedError(f"the Google credentials cannot be used{reason}: {HINT}")
 
 
-class GcsTokenSource(TokenSource):
+class GcsTokenSource(TokenSource[str]):
     """The tokens of one set of Google's credentials."""
 
     def __init__(self, options: GcsOptions, source: Source) -> None:
@@ -134,14 +38,7 @@ class GcsTokenSource(TokenSource):
         self._options = options
         self._source: Source = source
         self._credentials: Any = None
-        if source == "token":
-            self._token = options.token
-            self._fresh_until = self._expires = float("inf")
-        elif source != "anonymous":
-            check_package()
-
-    def record_refusal(self, token: str) -> bool:
-        return self._source != "token" and super().record_refusal(token)
+        check_package()
 
     def _request_token(self) -> tuple[str, float]:
         import requests
@@ -192,6 +89,13 @@ class GcsTokenSource(TokenSource):
                 return _untyped("google.auth.credentials").with_scopes_if_required(token, scopes)
             case _:
                 return _untyped("google.auth").default(scopes=scopes, request=request)[0]
+
+
+def make_source(options: GcsOptions, source: Source) -> TokenSource[str]:
+    """Return the tokens of `source`; `""` stands for none."""
+    if source in ("anonymous", "token"):
+        return TokenSource("" if source == "anonymous" else options.token)
+    return GcsTokenSource(options, source)
 
 
 def check_package() -> None:
@@ -250,10 +154,7 @@ def _untyped(module: str) -> Any:
 _KINDS = {
     "service_account": ("google.oauth2.service_account", "from_service_account_info"),
     "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
-    "impersonated_service_account": (
-        "google.auth.impersonated_credentials",
-        "from_impersonated_service_account_info",
-    ),
+    "impersonated_service_account": ("google.auth.impersonated_credentials", "from_impersonated_service_account_info"),
     "external_account": ("google.auth.identity_pool", "from_info"),
     "external_account_authorized_user": ("google.auth.external_account_authorized_user", "from_info"),
 }
