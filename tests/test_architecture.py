@@ -70,7 +70,7 @@ MUTUAL_TYPES = {
 BUDGET = {
     "stores": 10120,
     "engine": 7440,
-    "hierarchy": 5870,
+    "hierarchy": 5820,
     "codecs": 4585,
     "driver": 3400,
     "metadata": 2770,
