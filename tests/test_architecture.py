@@ -80,7 +80,7 @@ BUDGET = {
     "integrations": 1930,
     "conversion": 1805,
     "http1": 1830,
-    "testing": 1200,
+    "testing": 1165,
     "root": 715,
     "schedule": 910,
     "sync": 535,
