@@ -71,7 +71,7 @@ BUDGET = {
     "stores": 10120,
     "engine": 7440,
     "hierarchy": 5820,
-    "codecs": 4585,
+    "codecs": 4550,
     "driver": 3400,
     "metadata": 2770,
     "transfer": 2780,
