@@ -77,7 +77,7 @@ BUDGET = {
     "transfer": 2780,
     "cli": 2205,
     "grid": 2240,
-    "integrations": 1930,
+    "integrations": 1920,
     "conversion": 1805,
     "http1": 1830,
     "testing": 1165,
