@@ -171,16 +171,22 @@ class UploadStore(Store):
         """Return whether these methods may store an object of this size."""
 
     @abstractmethod
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
+        """Return the size of the parts of an object of this size, or None if it is uploaded in one request.
+
+        Args:
+            nbytes: the size of the object.
+            conditional: whether the upload has a precondition.
+        """
 
     @abstractmethod
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object, whole or not at all.
 
         Returns: its version.
 
         Raises:
+            PreconditionFailedError: `precondition` does not hold; nothing was stored.
             StoreError: it could not be stored, or no response came, and then it may be stored.
         """
 
@@ -201,7 +207,9 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
+    ) -> Version | None:
         """Make an object of the parts.
 
         Returns: its version, or None if the server reports none.

@@ -183,11 +183,11 @@ class AzureBucketClient(BucketClient):
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
-        conditions = condition_headers(precondition)
-        # The probe of another server than Azure tests the conditions of single requests only.
-        if data.nbytes <= MAX_SINGLE_BYTES or (conditions and not self._endpoint.azure):
-            return await self._put_blob(key, data, conditions)
-        upload_id, block_bytes = await self.begin_parts(key), _block_bytes(data.nbytes)
+        block_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if block_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
+        upload_id = await self.begin_parts(key)
 
         async def put_block(start: int) -> UploadedPart:
             return await self.upload_part(key, upload_id, start // block_bytes, data[start : start + block_bytes])
@@ -195,15 +195,11 @@ class AzureBucketClient(BucketClient):
         starts = range(0, data.nbytes, block_bytes)
         blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
         try:
-            return await self._commit(key, blocks, conditions)
+            return await self.complete_parts(key, upload_id, blocks, precondition)
         except StoreError as error:
             # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
             error.retryable = error.retryable or "InvalidBlockList" in error.message
             raise
-
-    async def _put_blob(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
-        headers = {"x-ms-blob-type": "BlockBlob", **conditions}
-        return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
 
     def _stored_version(self, response: Response) -> Version | None:
         """Return the version in the response to a write.
@@ -227,11 +223,16 @@ class AzureBucketClient(BucketClient):
     def can_upload(self, nbytes: int) -> bool:
         return not self._endpoint.secondary and not self.sender.proxied
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= MAX_SINGLE_BYTES else _block_bytes(nbytes)
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
+        # The probe of another server than Azure tests the conditions of single requests only.
+        is_single = nbytes <= MAX_SINGLE_BYTES or (conditional and not self._endpoint.azure)
+        return None if is_single else _block_bytes(nbytes)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put_blob(key, body, {})
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
+        headers = {"x-ms-blob-type": "BlockBlob", **condition_headers(precondition)}
+        return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
 
     async def begin_parts(self, key: str) -> str:
         return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
@@ -243,12 +244,12 @@ class AzureBucketClient(BucketClient):
             raise self.error(response)
         return UploadedPart(block)
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
-        return await self._commit(key, parts, {})
-
-    async def _commit(self, key: str, blocks: Sequence[UploadedPart], conditions: Mapping[str, str]) -> Version | None:
-        names = "".join([f"<Latest>{block.etag}</Latest>" for block in blocks])
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
+    ) -> Version | None:
+        names = "".join([f"<Latest>{block.etag}</Latest>" for block in parts])
         body = memoryview(f"<BlockList>{names}</BlockList>".encode())
+        conditions = condition_headers(precondition)
         return self._stored_version(await self.call("PUT", key, query="comp=blocklist", headers=conditions, body=body))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:

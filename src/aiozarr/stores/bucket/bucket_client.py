@@ -156,11 +156,11 @@ class BucketClient(ObjectClient):
         """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
         return False
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
         return None
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, precondition: Precondition | None) -> Version | None:
         """Store an object."""
         raise NotImplementedError
 
@@ -172,7 +172,9 @@ class BucketClient(ObjectClient):
         """Store the part `number`, from 0 on."""
         raise NotImplementedError
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
+    ) -> Version | None:
         """Make an object of the parts."""
         raise NotImplementedError
 

@@ -114,9 +114,12 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
             StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
+        self._check_condition(key, precondition)
+        return await self._on(key, lambda name: self._client.put(name, byte_view(value), precondition))
+
+    def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
-        return await self._on(key, lambda name: self._client.put(name, byte_view(value), precondition))
 
     async def _on(self, key: str, operation: Callable[[str], Awaitable[T]]) -> T:
         """Return the result of an operation of the client on the object of `key`; errors name store and key."""
@@ -143,13 +146,14 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         """Return whether an object of this size may be uploaded in pieces, as `UploadStore` says."""
         return self._client.can_upload(nbytes)
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
-        return self._client.upload_part_bytes(nbytes)
+        return self._client.upload_part_bytes(nbytes, conditional=conditional)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object in pieces, as `UploadStore` says."""
-        return await self._on(key, lambda name: self._client.upload(name, body))
+        self._check_condition(key, precondition)
+        return await self._on(key, lambda name: self._client.upload(name, body, precondition))
 
     async def begin_parts(self, key: str) -> str:
         """Begin an upload in parts, as `UploadStore` says."""
@@ -159,9 +163,12 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         """Store a part, as `UploadStore` says."""
         return await self._on(key, lambda name: self._client.upload_part(name, upload_id, number, body))
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
+    ) -> Version | None:
         """Make an object of its parts, as `UploadStore` says."""
-        return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts))
+        self._check_condition(key, precondition)
+        return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts, precondition))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload, as `UploadStore` says."""

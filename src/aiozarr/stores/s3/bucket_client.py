@@ -247,24 +247,25 @@ class S3BucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        conditions = condition_headers(precondition)
-        # A probe of another server has tested conditions of single requests only.
-        if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
+        part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if part_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
 
-            async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-                return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
+        async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+            return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
 
-            part_bytes = _part_bytes(data.nbytes, PART_BYTES)
-            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
-        if data.nbytes > MAX_PUT_BYTES:
+        return await self._upload_parts(key, data.nbytes, part_bytes, send_part, precondition)
+
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
+        if body.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
-                f"{data.nbytes}"
+                f"{body.nbytes}"
             )
-        return await self._put(key, data, conditions)
-
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put(key, body, {})
+        return await self._put(key, body, condition_headers(precondition))
 
     async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
         headers = {**self._encryption, **conditions, **await self._checksum(body)}
@@ -355,8 +356,10 @@ class S3BucketClient(BucketClient):
     def can_upload(self, nbytes: int) -> bool:
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= SINGLE_PUT_BYTES else _part_bytes(nbytes, PART_BYTES)
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
+        # A probe of another server has tested conditions of single requests only.
+        is_single = nbytes <= SINGLE_PUT_BYTES or (conditional and not self._aws)
+        return None if is_single else _part_bytes(nbytes, PART_BYTES)
 
     async def _upload_parts(
         self,
@@ -364,7 +367,7 @@ class S3BucketClient(BucketClient):
         nbytes: int,
         part_bytes: int,
         send_part: SendPart,
-        conditions: Mapping[str, str] | None = None,
+        precondition: Precondition | None = None,
         *,
         checksums: bool = True,
     ) -> Version | None:
@@ -375,7 +378,7 @@ class S3BucketClient(BucketClient):
             nbytes: its size.
             part_bytes: the size of the parts; the last one may be smaller.
             send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
-            conditions: the headers of conditions, for the request that makes the object of its parts.
+            precondition: the condition of the request that makes the object of its parts.
             checksums: whether `send_part` sends checksums where they are needed.
         """
         upload_id = await self.begin_parts(key, checksums=checksums)
@@ -385,7 +388,7 @@ class S3BucketClient(BucketClient):
                 range(0, nbytes, part_bytes),
                 concurrency=PART_CONCURRENCY,
             )
-            return await self.complete_parts(key, upload_id, parts, conditions)
+            return await self.complete_parts(key, upload_id, parts, precondition)
         except BaseException:
             with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
                 await self.abort_parts(key, upload_id)
@@ -424,8 +427,9 @@ class S3BucketClient(BucketClient):
         return UploadedPart(etag, next(iter(headers.values()), None))
 
     async def complete_parts(
-        self, key: str, upload_id: str, parts: Sequence[UploadedPart], conditions: Mapping[str, str] | None = None
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
     ) -> Version | None:
+        conditions = condition_headers(precondition)
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
