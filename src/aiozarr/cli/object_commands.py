@@ -15,6 +15,8 @@ from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
     check_listable,
+    exclude_option,
+    include_option,
     iterated,
     key_in,
     parent_and_key,
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 _human = click.option(
     "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
 )
-_include = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
-_exclude = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
 
 
 @click.command()
@@ -182,8 +182,8 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
 @click.command()
 @click.argument("target")
 @click.option("-r", "--recursive", is_flag=True, help="Everything below TARGET: a node, or a whole store.")
-@_include
-@_exclude
+@include_option
+@exclude_option
 @click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
 @click.option("-f", "--force", is_flag=True, help="Also a directory without a node, and the working or home directory.")
 @store_options
