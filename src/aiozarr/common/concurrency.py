@@ -69,6 +69,24 @@ async def for_each(function: Callable[[A], Awaitable[object]], items: Iterable[A
     await gather_all(work() for _ in range(workers))
 
 
+async def for_each_of(
+    function: Callable[[A], Awaitable[object]], items: AsyncIterator[A], *, concurrency: int = 64
+) -> None:
+    """Await `function(item)` for all `items` of an asynchronous iterator, at most `concurrency` at a time."""
+    lock = asyncio.Lock()
+    end = object()
+
+    async def pull() -> Any:
+        async with lock:
+            return await anext(items, end)
+
+    async def work() -> None:
+        while (item := await pull()) is not end:
+            await function(item)
+
+    await gather_all(work() for _ in range(concurrency))
+
+
 async def map_concurrently(
     function: Callable[[A], Awaitable[T]], items: Sequence[A], *, concurrency: int = 64
 ) -> list[T]:

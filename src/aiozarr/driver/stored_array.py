@@ -193,7 +193,7 @@ async def _create(access: internal.NodeAccess, spec: Spec, stored: StoredArray) 
         key = access.prefix + spec.format.key
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
-        await internal.set_if_absent(access.scheduled, key, dump_document(stored.facts.document(), finite=False))
+        await access.scheduled.set_if_absent(key, dump_document(stored.facts.document(), finite=False))
         return None, [(access.path, stored.array.metadata)]
 
     await internal.update_nodes([access], internal.group_keys([zarr_format]), load, apply)

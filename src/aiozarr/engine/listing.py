@@ -11,7 +11,7 @@ from aiozarr.common.concurrency import cancel_and_wait, random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import Attempts, RetryPolicy, retry
-from aiozarr.stores.object.listing import ListingPage, page_requests
+from aiozarr.stores.bucket.listing import ListingPage, page_requests
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from aiozarr.hierarchy.mutations.context import (
 from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, node_exists_error
 from aiozarr.hierarchy.mutations.erase_objects import erase_objects
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents, delete_node
-from aiozarr.hierarchy.mutations.store_documents import set_if_absent, store_documents
+from aiozarr.hierarchy.mutations.store_documents import store_documents
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs

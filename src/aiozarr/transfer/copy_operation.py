@@ -5,15 +5,14 @@ The destination before and after it is in `copy_destination.py`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, Progress
-from aiozarr.engine.listing import StartedListing
+from aiozarr.engine import Engine, Progress, StartedListing
+from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
@@ -22,10 +21,8 @@ from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_journal import is_journal_key
-from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
-from aiozarr.transfer.download import Download
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
 OBJECT_CONCURRENCY = 128
@@ -79,16 +76,8 @@ class CopyOperation:
         self._counters = CopyCounters(progress, plans=self._rules.dry_run)
         self._objects = objects
         self._listing = listing
-        verify = self._rules.verify
-        self._copier = ObjectCopier(
-            engine,
-            source,
-            destination,
-            verify=verify,
-            settings=settings,
-            report=self._report,
-            may_be_missing=objects is not None,
-        )
+        policy = CopyPolicy(self._rules.verify, may_be_missing=objects is not None)
+        self._copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=self._report)
         self._scheduled_source = engine.scheduled(source, settings, self._report)
         self._copy_destination = CopyDestination(
             engine,
@@ -187,12 +176,8 @@ class CopyOperation:
 
     def _new_download(self) -> Download | None:
         source, destination = self.source, self.destination
-        if (
-            isinstance(source, NowaitStore)
-            and isinstance(destination, BlockingStore)
-            and self._settings.on_event is None  # Events need one request at a time.
-            and not self._rules.dry_run
-        ):
+        is_unseen = not (self._copier.facts.is_observed or self._rules.dry_run)
+        if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
             return Download(
                 self._engine,
                 source,
@@ -277,9 +262,10 @@ class CopyOperation:
             else:
                 if not destination.is_prepared:
                     await destination.prepare()
-                if download is not None and download.accepts(entry):
+                route = self._copier.route(entry)
+                if download is not None and route is CopyRoute.QUEUED:
                     await download.put(entry)
-                elif self._copier.accepts_batch(entry):
+                elif route is CopyRoute.BATCH:
                     batch.append(entry)
                     batch_bytes += entry.size or 0
                     if len(batch) == most or batch_bytes >= MAX_BATCH_BYTES:
@@ -292,22 +278,12 @@ class CopyOperation:
 
     async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
         """Copy all entries; workers pull batches of them."""
-        lock = asyncio.Lock()
-
-        async def pull() -> tuple[Entry, ...] | None:
-            async with lock:
-                return await anext(batches, None)
-
-        async def work() -> None:
-            while (batch := await pull()) is not None:
-                if len(batch) == 1:
-                    await self._copy_one(batch[0])
-                else:
-                    await self._copy_batch(batch)
-
-        await gather_all(work() for _ in range(concurrency))
+        await for_each_of(self._copy_batch, batches, concurrency=concurrency)
 
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
+        if len(batch) == 1:
+            await self._copy_one(batch[0])
+            return
         for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
             if outcome is True:
                 self._add_copied(entry, entry.size or 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+from collections.abc import AsyncIterator
 from weakref import ref
 
 import pytest
@@ -17,6 +18,7 @@ from aiozarr.common.concurrency import (
     SingleFlight,
     cancel_and_wait,
     for_each,
+    for_each_of,
     gather_all,
     map_concurrently,
     random_jitter,
@@ -242,6 +244,29 @@ async def test_never_more_than_the_limit_is_held_unless_one_object_is_alone(
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         assert result is None or isinstance(result, asyncio.CancelledError)
     assert semaphore.held == 0
+
+
+@in_virtual_time
+async def test_items_of_an_iterator_are_shared_and_pulled_as_they_are_needed() -> None:
+    pulled, done = 0, list[int]()
+
+    async def numbers() -> AsyncIterator[int]:
+        nonlocal pulled
+        for number in range(40):
+            pulled += 1
+            yield number
+
+    async def work(number: int) -> None:
+        assert pulled <= len(done) + 3
+        await asyncio.sleep(1)
+        done.append(number)
+        if number == 15:
+            raise StoreError("no")
+
+    with pytest.raises(StoreError):
+        await for_each_of(work, numbers(), concurrency=3)
+    assert done == list(range(len(done)))
+    assert 16 <= len(done) <= pulled <= len(done) + 3
 
 
 def test_small_objects_do_not_starve_a_large_one() -> None:

@@ -26,7 +26,6 @@ from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
     lacks_own_document,
     replace_documents,
-    set_if_absent,
     store_documents,
 )
 from aiozarr.hierarchy.node_access import (
@@ -260,7 +259,7 @@ async def create_group_document(access: NodeAccess, group: GroupMetadata) -> Non
     """Store the document of an implicit group. A group that another writer has created meanwhile is as good."""
     *_, (key, data) = render_node(group).items()
     try:
-        await set_if_absent(access.scheduled, access.prefix + key, data)
+        await access.scheduled.set_if_absent(access.prefix + key, data)
     except PreconditionFailedError:
         if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
             raise below_array_error(access, access.path) from None

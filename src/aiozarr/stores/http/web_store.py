@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -157,13 +157,8 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             first = 0 if accept_full and accept.exact == accept.size else start
             return allocate(ResponseHead(first, first + accept.exact, accept.size, self._client.version(headers)))
 
-        expectation = Expectation(
-            range, keep_encoding=self._client.keep_encoding, accept_full=accept_full, allocate=allocate_body
-        )
-        if max_bytes is not None:
-            expectation.max_bytes = max_bytes
-        if if_match is not None:
-            expectation.etag, expectation.generation = if_match.etag, if_match.generation
+        expectation = self._expectation(range, if_match, max_bytes)
+        expectation.accept_full, expectation.allocate = accept_full, allocate_body
         response = self._client.request("GET", name, expectation)
         try:
             value = await self._read(key, range, if_match, expectation, response)
@@ -348,6 +343,7 @@ def _whole_object(keep_encoding: bool, max_bytes: int | None) -> Expectation:
     return Expectation(max_bytes=MAX_VALUE_BYTES if max_bytes is None else max_bytes, keep_encoding=keep_encoding)
 
 
+@dataclass(slots=True, eq=False)
 class NowaitRead(Generic[ClientT]):
     """A GET whose response goes to `callback` when it comes.
 
@@ -355,25 +351,14 @@ class NowaitRead(Generic[ClientT]):
         connection: the connection over which it was sent.
     """
 
-    __slots__ = ("_callback", "_if_match", "_key", "_range", "_request", "_store", "_task", "connection")
-
-    def __init__(
-        self,
-        store: WebStore[ClientT],
-        key: str,
-        range: ByteRange | None,
-        if_match: Version | None,
-        request: Request,
-        callback: FetchCallback,
-    ) -> None:
-        self._store = store
-        self._key = key
-        self._range = range
-        self._if_match = if_match
-        self._request = request
-        self._callback: FetchCallback | None = callback
-        self._task: asyncio.Task[None] | None = None
-        self.connection: Connection | None = None
+    _store: WebStore[ClientT]
+    _key: str
+    _range: ByteRange | None
+    _if_match: Version | None
+    _request: Request
+    _callback: FetchCallback | None
+    _task: asyncio.Task[None] | None = None
+    connection: Connection | None = None
 
     def give_up(self) -> None:
         self._callback = None

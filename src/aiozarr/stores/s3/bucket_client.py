@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
@@ -19,20 +19,21 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
+from aiozarr.stores.bucket.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
+    http_date,
     is_html_page,
     is_missing_key,
     is_skewed,
     request_id,
 )
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -78,9 +79,6 @@ COPY_PART_BYTES = 128 << 20
 
 ABORT_SECONDS = 5.0
 """The time for aborting an upload that failed."""
-
-WORKERS = 16
-"""Requests at once when keys are removed one by one."""
 
 _NO_BODY = memoryview(b"")
 LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
@@ -224,7 +222,7 @@ class S3BucketClient(BucketClient):
         if isinstance(response.action, Accept) or status < 300 or status in (304, 404, 412):
             return False
         client, text = self._region_client, body.decode("utf-8", "replace")
-        if status == 403 and is_skewed(body) and client.correct_clock(response.headers.get(b"date")):
+        if status == 403 and is_skewed(body) and client.clock.correct(http_date(response.headers.get(b"date"))):
             return True
         region = region_in(response.headers, text)
         if is_elsewhere(status, text) or (status == 400 and region is not None):
@@ -249,24 +247,25 @@ class S3BucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        conditions = _condition_headers(precondition)
-        # A probe of another server has tested conditions of single requests only.
-        if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
+        part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if part_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
 
-            async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-                return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
+        async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+            return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
 
-            part_bytes = _part_bytes(data.nbytes, PART_BYTES)
-            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
-        if data.nbytes > MAX_PUT_BYTES:
+        return await self._upload_parts(key, data.nbytes, part_bytes, send_part, precondition)
+
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
+        if body.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
-                f"{data.nbytes}"
+                f"{body.nbytes}"
             )
-        return await self._put(key, data, conditions)
-
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put(key, body, {})
+        return await self._put(key, body, condition_headers(precondition))
 
     async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
         headers = {**self._encryption, **conditions, **await self._checksum(body)}
@@ -357,8 +356,10 @@ class S3BucketClient(BucketClient):
     def can_upload(self, nbytes: int) -> bool:
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= SINGLE_PUT_BYTES else _part_bytes(nbytes, PART_BYTES)
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
+        # A probe of another server has tested conditions of single requests only.
+        is_single = nbytes <= SINGLE_PUT_BYTES or (conditional and not self._aws)
+        return None if is_single else _part_bytes(nbytes, PART_BYTES)
 
     async def _upload_parts(
         self,
@@ -366,7 +367,7 @@ class S3BucketClient(BucketClient):
         nbytes: int,
         part_bytes: int,
         send_part: SendPart,
-        conditions: Mapping[str, str] | None = None,
+        precondition: Precondition | None = None,
         *,
         checksums: bool = True,
     ) -> Version | None:
@@ -377,7 +378,7 @@ class S3BucketClient(BucketClient):
             nbytes: its size.
             part_bytes: the size of the parts; the last one may be smaller.
             send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
-            conditions: the headers of conditions, for the request that makes the object of its parts.
+            precondition: the condition of the request that makes the object of its parts.
             checksums: whether `send_part` sends checksums where they are needed.
         """
         upload_id = await self.begin_parts(key, checksums=checksums)
@@ -387,7 +388,7 @@ class S3BucketClient(BucketClient):
                 range(0, nbytes, part_bytes),
                 concurrency=PART_CONCURRENCY,
             )
-            return await self.complete_parts(key, upload_id, parts, conditions)
+            return await self.complete_parts(key, upload_id, parts, precondition)
         except BaseException:
             with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
                 await self.abort_parts(key, upload_id)
@@ -426,8 +427,9 @@ class S3BucketClient(BucketClient):
         return UploadedPart(etag, next(iter(headers.values()), None))
 
     async def complete_parts(
-        self, key: str, upload_id: str, parts: Sequence[UploadedPart], conditions: Mapping[str, str] | None = None
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
     ) -> Version | None:
+        conditions = condition_headers(precondition)
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
@@ -444,11 +446,6 @@ class S3BucketClient(BucketClient):
 
     # --- deletes -------------------------------------------------------------------------------------------------
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """Delete keys in one request, or one by one on a server that lacks bulk deletes ("DeleteObjects")."""
         if self._options.bulk_delete is not False:
@@ -461,17 +458,11 @@ class S3BucketClient(BucketClient):
             is_form_refused = response.status == 400 and error_code(bytes(response.body)) in _CODES_OF_NO_BULK
             if response.status not in _NO_BULK and not is_form_refused:
                 raise self.error(response)
-        return await self.delete_singly(keys, WORKERS)
+        return await super().delete_many(keys)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
-
-    async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
         response = await self._call("GET", "", listing_query(prefix, delimiter, token))
         if not isinstance(response.action, Accept):
             raise self.error(response)
@@ -502,22 +493,6 @@ class S3BucketClient(BucketClient):
 
 def _part_bytes(nbytes: int, least: int) -> int:
     return max(least, -(-nbytes // MAX_PARTS))
-
-
-def _condition_headers(precondition: Precondition | None) -> dict[str, str]:
-    """Return the header of a condition.
-
-    Raises:
-        UnsupportedOperationError: the version is a weak one.
-    """
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"if-none-match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"if-match": version.etag})
 
 
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiozarr.errors import PermissionDeniedError, StoreError, ThrottledError, UnsupportedOperationError
+from aiozarr.errors import (
+    PermissionDeniedError,
+    PreconditionFailedError,
+    StoreError,
+    ThrottledError,
+    UnsupportedOperationError,
+)
 from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import NO_VALUE
-from aiozarr.model import Version
+from aiozarr.model import IfAbsent, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.s3 import bucket_client
@@ -49,6 +56,19 @@ async def test_parts_become_one_object(s3_server: LocalS3, monkeypatch: pytest.M
         value = await store.fetch("ä b")
         assert value is not None
         assert (bytes(value.data), value.version) == (body.data, version)
+
+
+async def test_conditions_of_uploads(server: FaultServer) -> None:
+    async with at(server) as store:
+        assert store.upload_part_bytes(1 << 30) is not None
+        assert store.upload_part_bytes(1 << 30, conditional=True) is None  # the probe has not tested parts
+        await store.upload("x", BytesBody(10), precondition=IfAbsent())
+        with pytest.raises(PreconditionFailedError):
+            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+        store.supports = replace(store.supports, conditional_writes=False)
+        with pytest.raises(UnsupportedOperationError):
+            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+    assert server.get("bkt/root/x") == BytesBody(10).data
 
 
 async def test_aborted_parts_store_nothing(s3_server: LocalS3) -> None:

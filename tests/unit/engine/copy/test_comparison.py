@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.model import Entry, Version
-from aiozarr.stores import MemoryStore
-from aiozarr.testing.fakes import FakeStore
-from aiozarr.transfer.copy_object import (
-    CopyDecision,
-    FetchedObject,
-    decide,
+from aiozarr.engine.copy.comparison import (
     has_content_tag,
+    is_replaced,
     same_version,
 )
+from aiozarr.model import Entry, Value, Version
+from aiozarr.stores import MemoryStore
+from aiozarr.testing.fakes import FakeStore
 
 OLD, NEW = Version('"1"'), Version('"2"')
 
@@ -43,38 +41,34 @@ def test_versions_are_compared_by_the_parts_that_both_have(
 
 
 @pytest.mark.parametrize(
-    ("listed", "fetched", "previous_size", "decision"),
+    ("listed", "fetched", "previous_size", "replaced"),
     [
-        (Entry("k", 3, OLD), FetchedObject(b"abc", 3, OLD), None, CopyDecision.AS_LISTED),
-        (Entry("k", 3), FetchedObject(b"abc", 3, None), None, CopyDecision.AS_LISTED),
-        (Entry("k", None), FetchedObject(b"abc", 3, NEW), None, CopyDecision.AS_LISTED),
-        (Entry("k", 3, OLD), FetchedObject(b"xyz", 3, NEW), None, CopyDecision.REPLACED),
-        (Entry("k", 3, OLD), FetchedObject(b"abcd", 4, NEW), None, CopyDecision.REPLACED),
+        (Entry("k", 3, OLD), Value(b"abc", OLD, 3), None, False),
+        (Entry("k", 3), Value(b"abc", None, 3), None, False),
+        (Entry("k", None), Value(b"abc", NEW, 3), None, False),
+        (Entry("k", 3, OLD), Value(b"xyz", NEW, 3), None, True),
+        (Entry("k", 3, OLD), Value(b"abcd", NEW, 4), None, True),
         # Truncated: fewer bytes than the response announces.
-        (Entry("k", 3, OLD), FetchedObject(b"ab", 3, OLD), None, CopyDecision.REFETCH),
-        (Entry("k", 3, OLD), FetchedObject(b"ab", 3, NEW), 3, CopyDecision.REFETCH),
+        (Entry("k", 3, OLD), Value(b"ab", OLD, 3), None, None),
+        (Entry("k", 3, OLD), Value(b"ab", NEW, 3), 3, None),
         # One version cannot have two sizes, however often it is fetched.
-        (Entry("k", 3, OLD), FetchedObject(b"ab", 2, OLD), None, CopyDecision.REFETCH),
-        (Entry("k", 3, OLD), FetchedObject(b"ab", 2, OLD), 2, CopyDecision.REFETCH),
+        (Entry("k", 3, OLD), Value(b"ab", OLD, 2), None, None),
+        (Entry("k", 3, OLD), Value(b"ab", OLD, 2), 2, None),
         # Without versions, two fetches must agree on the size.
-        (Entry("k", 3), FetchedObject(b"ab", 2, None), None, CopyDecision.REFETCH),
-        (Entry("k", 3), FetchedObject(b"ab", 2, None), 1, CopyDecision.REFETCH),
-        (Entry("k", 3), FetchedObject(b"ab", 2, None), 2, CopyDecision.REPLACED),
+        (Entry("k", 3), Value(b"ab", None, 2), None, None),
+        (Entry("k", 3), Value(b"ab", None, 2), 1, None),
+        (Entry("k", 3), Value(b"ab", None, 2), 2, True),
     ],
 )
 def test_decision_about_an_object(
-    listed: Entry, fetched: FetchedObject, previous_size: int | None, decision: CopyDecision
+    listed: Entry, fetched: Value, previous_size: int | None, replaced: bool | None
 ) -> None:
-    assert decide(listed, fetched, previous_size=previous_size, strict=True) is decision
+    assert is_replaced(listed, fetched, previous_size=previous_size, strict=True) is replaced
 
 
 def test_without_verification_a_changed_size_is_accepted_but_a_truncated_response_never() -> None:
-    assert (
-        decide(Entry("k", 3), FetchedObject(b"ab", 2, None), previous_size=None, strict=False) is CopyDecision.REPLACED
-    )
-    assert (
-        decide(Entry("k", 3), FetchedObject(b"ab", 3, None), previous_size=None, strict=False) is CopyDecision.REFETCH
-    )
+    assert is_replaced(Entry("k", 3), Value(b"ab", None, 2), previous_size=None, strict=False) is True
+    assert is_replaced(Entry("k", 3), Value(b"ab", None, 3), previous_size=None, strict=False) is None
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
 
-from aiozarr.engine import Engine
+from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES
+from aiozarr.engine.engine import Engine
 from aiozarr.stores import LocalStore
 from aiozarr.stores.local.stored_file import StoredFile
 
 MAX_READ_SECONDS = 0.02
 """Once a piece has taken longer, the loop reads no more of that file. A piece takes 50 µs from the system's cache."""
-
-OPEN_WORK_BYTES = 16 << 10
-"""Cost of opening a file in a worker, expressed in bytes."""
 
 
 @asynccontextmanager
@@ -23,7 +21,7 @@ async def open_body(engine: Engine, source: LocalStore, key: str) -> AsyncIterat
     opened: list[StoredFile | None] = []
     try:
         # A cancellation waits for the worker: the file is then closed, too.
-        await engine.run_in_worker(lambda: opened.append(source.open_value(key)), OPEN_WORK_BYTES)
+        await engine.run_in_worker(lambda: opened.append(source.open_value(key)), FILE_WORK_BYTES)
         file = opened[0]
         yield None if file is None else FileBody(engine, file, 0, file.size)
     finally:
