@@ -11,11 +11,8 @@ from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, Progress
-from aiozarr.engine.copy.copy_route import CopyPolicy, CopyRoute
-from aiozarr.engine.copy.download import Download
-from aiozarr.engine.copy.object_copier import CopiedObject, ObjectCopier
-from aiozarr.engine.listing import StartedListing
+from aiozarr.engine import Engine, Progress, StartedListing
+from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
