@@ -48,8 +48,11 @@ RANK = {
 PURE = {"codecs", "grid", "metadata"}
 SHARED = {"settings", "plugins", "memory", "common", "model", "errors"}
 # Programs on top of the core, and all that they import of it. A maintainer of the core need not know them.
-PROGRAMS = {"cli", "conversion", "driver", "integrations"}
-FACES = {"engine": {"aiozarr.engine"}, "hierarchy": {"aiozarr.hierarchy", "aiozarr.hierarchy.internal"}}
+PROGRAMS = {"cli", "conversion", "driver", "integrations", "transfer"}
+FACES = {
+    "engine": {"aiozarr.engine", "aiozarr.engine.copy"},
+    "hierarchy": {"aiozarr.hierarchy", "aiozarr.hierarchy.internal"},
+}
 # Imports for annotations that may point upward, each with its reason.
 UPWARD_TYPES = {
     ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",
@@ -69,21 +72,21 @@ MUTUAL_TYPES = {
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
     "stores": 9730,
-    "engine": 8340,
-    "hierarchy": 5810,
+    "engine": 8370,
+    "hierarchy": 5815,
     "codecs": 4550,
     "driver": 3400,
     "metadata": 2770,
-    "transfer": 1940,
+    "transfer": 1935,
     "cli": 2170,
     "grid": 2240,
     "integrations": 1920,
     "conversion": 1790,
     "http1": 1740,
-    "testing": 1170,
-    "root": 720,
+    "testing": 1165,
+    "root": 715,
     "schedule": 910,
-    "sync": 540,
+    "sync": 535,
     "common": 360,
     "memory": 220,
 }

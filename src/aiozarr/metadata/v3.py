@@ -146,7 +146,7 @@ def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Sett
     if names is None and not settings.strict:
         return None
     expected = f"a list of {ndim} strings or nulls"
-    CHECKS.check(names, "dimension_names", list, expected, lambda items: len(items) == ndim)
+    names = CHECKS.check(names, "dimension_names", list, expected, lambda items: len(items) == ndim)
     for i, name in enumerate(names):
         CHECKS.check(name, f"dimension_names[{i}]", (str, type(None)), "a string or null")
     return tuple(names)
