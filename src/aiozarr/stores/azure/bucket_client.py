@@ -257,10 +257,6 @@ class AzureBucketClient(BucketClient):
 
     # --- copies and deletes --------------------------------------------------------------------------------------
 
-    @property
-    def can_copy(self) -> bool:
-        return True
-
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:

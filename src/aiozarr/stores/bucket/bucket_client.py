@@ -139,8 +139,9 @@ class BucketClient(ObjectClient):
     @property
     def can_copy(self) -> bool:
         """Whether `copy_object` may have the server copy."""
-        return False
+        return True
 
+    @abstractmethod
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
@@ -150,7 +151,6 @@ class BucketClient(ObjectClient):
             ChangedError: the object has another version than `if_match`, or is gone.
             UnsupportedOperationError: this server does not copy such objects.
         """
-        raise UnsupportedOperationError("this server does not copy")
 
     def can_upload(self, nbytes: int) -> bool:
         """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""

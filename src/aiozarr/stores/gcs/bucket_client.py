@@ -140,10 +140,6 @@ class GcsBucketClient(BucketClient):
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         return await upload(self, self._endpoint, key, data, precondition)
 
-    @property
-    def can_copy(self) -> bool:
-        return True
-
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
