@@ -77,7 +77,7 @@ BUDGET = {
     "codecs": 4550,
     "driver": 3400,
     "metadata": 2770,
-    "transfer": 1940,
+    "transfer": 1935,
     "cli": 2135,
     "grid": 2240,
     "integrations": 1920,

@@ -238,8 +238,8 @@ class ObjectCopier:
             except ChangedError as error:
                 raise _ChangingError from error
             except LimitError as error:
-                # It has grown since it was listed: the next attempt reserves memory for its new size.
-                state.present = Entry(entry.key, error.value or max_bytes)
+                # It has grown since it was listed: the next attempt reserves memory for its new size, if that is known.
+                state.present = Entry(entry.key, error.value or 8 * max_bytes)
                 raise _ChangingError from error
             if fetched is None:
                 return None

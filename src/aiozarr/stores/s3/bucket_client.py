@@ -503,7 +503,7 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
         ValueError: the algorithm is not known.
     """
     given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
-    given |= {name: str(value) for name, value in options.upload}
+    given |= {name: str(value) for name in UPLOAD_OPTIONS if (value := getattr(options, name)) is not None}
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(

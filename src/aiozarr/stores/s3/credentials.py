@@ -108,7 +108,7 @@ def find_credentials(options: S3Options, region: str) -> Any:
     from botocore.credentials import AssumeRoleWithWebIdentityProvider, ContainerProvider, CredentialResolver
     from botocore.session import Session
 
-    given = dict(options.chain)
+    given = options.chain
     session: Any = Session(profile=options.profile)
     if session.get_config_variable("region") is None:
         session.set_config_variable("region", region)
