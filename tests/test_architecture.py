@@ -80,14 +80,14 @@ BUDGET = {
     "transfer": 1930,
     "cli": 2125,
     "grid": 2240,
-    "integrations": 1920,
+    "integrations": 1915,
     "conversion": 1780,
     "http1": 1740,
     "testing": 1165,
     "root": 715,
     "schedule": 910,
     "sync": 535,
-    "common": 360,
+    "common": 362,
     "memory": 220,
 }
 LAYOUT_TOKENS = {
