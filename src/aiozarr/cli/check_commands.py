@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from aiozarr.cli import targets
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
-from aiozarr.cli.targets import (
-    StorageOptions,
-    TargetOptions,
-    batched,
-    check_listable,
-    copy_store_options,
-    exclude_option,
-    include_option,
-    iterated,
-    opened,
-    store_options,
-)
+from aiozarr.cli.targets import StorageOptions, TargetOptions
 from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
@@ -55,9 +45,9 @@ class Comparison(NamedTuple):
 @click.argument("dst")
 @click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
 @click.option("--one-way", is_flag=True, help="Objects that only DST has are no difference.")
-@include_option
-@exclude_option
-@copy_store_options
+@targets.include_option
+@targets.exclude_option
+@targets.copy_store_options
 @output_options
 def check(
     src: str,
@@ -83,7 +73,7 @@ def check(
     wanted = KeyFilter(include, exclude)
     with (
         out.progress("comparing") as progress,
-        iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
+        targets.iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
     ):
         for each in items:
             if one_way and each.state == "surplus":
@@ -120,10 +110,10 @@ async def _compare(
 
     report = bind_callback(progress)
     async with (
-        opened(src, stores.of(src, "source")) as source,
-        opened(dst, stores.of(dst, "destination")) as destination,
+        targets.opened(src, stores.of(src, "source")) as source,
+        targets.opened(dst, stores.of(dst, "destination")) as destination,
     ):
-        check_listable(destination.store)
+        targets.check_listable(destination.store)
         others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
         done = done_bytes = 0
 
@@ -147,7 +137,7 @@ async def _compare(
             engine = current_engine()
             assert engine is not None, "runs on the I/O thread"
             listing = (await load_tree(engine, source.store, source.settings, None)).entries()
-        async for entries in batched(listing):
+        async for entries in targets.batched(listing):
             batch = [entry for entry in entries if wanted.matches(entry.key)]
             if not is_listable:
                 # Metadata name the objects that may be stored, without sizes.
@@ -209,7 +199,7 @@ async def _first_difference(key: str, source: ScheduledStore, destination: Sched
 
 @click.command()
 @click.argument("target")
-@store_options
+@targets.store_options
 @output_options
 def verify(target: str, stores: TargetOptions, out: Output) -> None:
     """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
@@ -226,7 +216,7 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     report = VerifyReport()
     with (
         out.progress("verifying") as progress,
-        iterated(_bad_objects(target, stores.of(target), report, progress)) as items,
+        targets.iterated(_bad_objects(target, stores.of(target), report, progress)) as items,
     ):
         for bad in items:
             where = f" ({bad.range})" if bad.range else ""
@@ -265,7 +255,7 @@ async def _bad_objects(
 @click.command()
 @click.argument("target")
 @click.option("--strict", is_flag=True, help="Warnings fail too.")
-@store_options
+@targets.store_options
 @output_options
 def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:
     """Check the metadata documents of TARGET and of all nodes below it. Chunks are not read.
@@ -277,7 +267,7 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
     from aiozarr.hierarchy.internal import SEVERITIES
 
     report = ValidateReport()
-    with iterated(_findings(target, stores.of(target), report)) as items:
+    with targets.iterated(_findings(target, stores.of(target), report)) as items:
         for finding in items:
             place = "/".join([part for part in (finding.path, finding.key) if part])
             member = f" {finding.member}" if finding.member else ""
@@ -296,7 +286,7 @@ async def _findings(target: str, options: StorageOptions, report: ValidateReport
     from aiozarr.engine import current_engine
     from aiozarr.hierarchy.internal import NodeAccess, validate_tree
 
-    async with opened(target, options) as store:
+    async with targets.opened(target, options) as store:
         engine = current_engine()
         assert engine is not None, "runs on the I/O thread"
         async with aclosing(validate_tree(NodeAccess(engine, store.store, "", store.settings), report)) as found:

@@ -12,8 +12,7 @@ import click
 
 from aiozarr.cli.node_commands import check_array
 from aiozarr.cli.object_commands import find_object
-from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.output_file import open_output
+from aiozarr.cli.output import Output, open_output, output_options
 from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, opened, parent_and_key, run, store_options
 

@@ -14,10 +14,19 @@ from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
-from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
-from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format
+from aiozarr.engine import (
+    Engine,
+    ProgressLike,
+    Target,
+    bind_callback,
+    close_own_store,
+    opened_store,
+    run,
+    shown_progress,
+)
+from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format, open_node
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
@@ -213,3 +222,53 @@ def memory_limit(settings: Settings, max_memory: int | None) -> int:
     if max_memory is None:
         return settings.max_bytes_in_flight
     return Checks().integer(max_memory, argument("max_memory"), 1)
+
+
+async def open_stores(
+    stack: AsyncExitStack,
+    targets: Targets,
+    settings: Settings,
+    *,
+    closes: bool,
+) -> list[Store]:
+    """Return the stores of targets with their options. With `closes`, the stack closes those that were made here.
+
+    Raises:
+        TypeError, ValueError, UnknownSchemeError: as `open`.
+    """
+    stores: list[Store] = []
+    for target, options in targets:
+        store, is_made_here = await stack.enter_async_context(opened_store(target, options, settings))
+        stores.append(store)
+        if is_made_here and closes:
+            stack.push_async_callback(close_own_store, store)
+    return stores
+
+
+async def source_nodes(store: Store, settings: Settings, zarr_format: int | None = None) -> dict[str, Array | Group]:
+    """Return the node at the root of a store, and all nodes below, by path.
+
+    Raises:
+        NodeNotFoundError: there is no node.
+        UnsupportedOperationError: the store cannot list, and the group is not consolidated.
+        MetadataError: a document cannot be read.
+    """
+    return await nodes_from(await open_node(store, zarr_format=zarr_format, settings=settings))
+
+
+async def nodes_from(root: Array | Group) -> dict[str, Array | Group]:
+    """Return a node, and all nodes below, by path relative to it; errors are those of `source_nodes`."""
+    nodes: dict[str, Array | Group] = {"": root}
+    if isinstance(root, Group):
+        nodes.update([member async for member in root.members(max_depth=None)])
+    return nodes
+
+
+def check_executor(executor: object) -> None:
+    """Check that an `executor` argument has the method `submit`.
+
+    Raises:
+        TypeError: it has not.
+    """
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(f"executor is a concurrent.futures.Executor or None, not {type(executor).__name__}")

@@ -12,28 +12,18 @@ from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.common.formatting import argument
-from aiozarr.conversion.conversion import Targets, memory_limit
+from aiozarr.conversion.conversion import Targets, check_executor, memory_limit, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.conversion.conversion_passes import ArrayPass
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_stores import check_executor, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.options import ConversionOptions, result_metadata
 from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
 from aiozarr.hierarchy import Array, Group, internal
-from aiozarr.metadata.format_rules import (
-    ARRAY_KEY,
-    ATTRIBUTES_KEY,
-    GROUP_KEY,
-    META_KEY,
-    V3_KEY,
-    ZMETADATA_KEY,
-    document_write_order,
-    rules_of,
-)
+from aiozarr.metadata import format_rules
 from aiozarr.metadata.formats import PROBE_KEYS, render_node
 from aiozarr.metadata.other_format import as_v3
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
@@ -49,7 +39,7 @@ from aiozarr.transfer.overlap import check_disjoint
 
 OLD_FORMATS = (2, 1)
 NEW_FORMAT = 3
-_OLD_NODE_KEYS = frozenset({ARRAY_KEY, GROUP_KEY, META_KEY})
+_OLD_NODE_KEYS = frozenset({format_rules.ARRAY_KEY, format_rules.GROUP_KEY, format_rules.META_KEY})
 # Chunk keys of formats 1 and 2, relative to the array.
 _OLD_CHUNK_KEY = re.compile(r"\d+([./]\d+)*")
 
@@ -186,7 +176,7 @@ class OldDocumentsStore(WrapperStore):
 
 
 def _is_new(key: str) -> bool:
-    return key.rpartition("/")[2] in rules_of(NEW_FORMAT).keys
+    return key.rpartition("/")[2] in format_rules.rules_of(NEW_FORMAT).keys
 
 
 async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[str, Array | Group]:
@@ -280,7 +270,7 @@ def _planned(
             planned += [("write", prefix + key) for key in render_node(metadata)]
     for path, node in nodes.items() if erase_old else ():
         prefix = f"{path}/" if path else ""
-        rules = rules_of(node.zarr_format)
+        rules = format_rules.rules_of(node.zarr_format)
         kind = rules.array_key if isinstance(node, Array) else rules.group_key
         planned.append(("erase", f"{prefix}{kind}"))
     return tuple(planned)
@@ -288,7 +278,7 @@ def _planned(
 
 async def _check_not_migrated(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
     async def has_new(path: str) -> bool:
-        documents = await internal.read_documents(access.sibling(path), rules_of(NEW_FORMAT).keys)
+        documents = await internal.read_documents(access.sibling(path), format_rules.rules_of(NEW_FORMAT).keys)
         return any(value is not None for value in documents.values())
 
     found = await gather_all(has_new(path) for path in nodes)
@@ -332,7 +322,7 @@ async def _erase_old(access: internal.NodeAccess, nodes: Mapping[str, Array | Gr
     """Erase the old documents, the root's first, and the old chunks of arrays that were encoded again."""
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/") + bool(item[0])):
         at = access.sibling(path)
-        rules = rules_of(node.zarr_format)
+        rules = format_rules.rules_of(node.zarr_format)
         # Attributes of format 1 first: their name may be that of any file, so `_erase_remains` does not erase it.
         for key in sorted(rules.keys, key=rules.write_order, reverse=rules.consolidated_key is not None):
             await at.scheduled.erase(at.prefix + key)
@@ -347,13 +337,15 @@ async def _erase_remains(access: internal.NodeAccess) -> bool:
     documents: dict[str, set[str]] = {}
     async for entry in access.scheduled.scan():
         path, _, name = entry.key.rpartition("/")
-        if document_write_order(name) is not None:
+        if format_rules.document_write_order(name) is not None:
             documents.setdefault(path, set()).add(name)
-    migrated = {path for path, names in documents.items() if V3_KEY in names and not names & _OLD_NODE_KEYS}
+    migrated = {
+        path for path, names in documents.items() if format_rules.V3_KEY in names and not names & _OLD_NODE_KEYS
+    }
     remains = [
         access.sibling(path).prefix + name
         for path in migrated
-        for name in documents[path] & {ATTRIBUTES_KEY, ZMETADATA_KEY}
+        for name in documents[path] & {format_rules.ATTRIBUTES_KEY, format_rules.ZMETADATA_KEY}
     ]
     was_encoded: dict[str, bool] = {}
     async with aclosing(access.scheduled.scan()) as entries:

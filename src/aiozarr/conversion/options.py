@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from operator import index as as_index
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ from typing import Any, TypeAlias
 import numcodecs
 import numpy as np
 
-from aiozarr.common.formatting import argument
+from aiozarr.common.formatting import argument, did_you_mean
 from aiozarr.conversion.regions import Bounds
 from aiozarr.errors import MetadataError
 from aiozarr.hierarchy import Array, internal
@@ -58,8 +57,7 @@ class ConversionOptions:
         known = sorted({name for array in arrays for name in array.dimension_names or () if name is not None})
         for name in given:
             if name not in known:
-                nearest = get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {nearest[0]!r}?" if nearest else f"the names are {known}" if known else "none has"
+                hint = did_you_mean(name, known, f"the names are {known}" if known else "none has")
                 raise ValueError(f"chunks and shards: no array has a dimension {name!r}; {hint}")
 
 

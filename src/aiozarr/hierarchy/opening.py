@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from os.path import exists, isfile
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, Type
 from urllib.request import url2pathname
 
 from aiozarr.common.concurrency import gather_all
-from aiozarr.common.formatting import argument
+from aiozarr.common.formatting import argument, did_you_mean
 from aiozarr.errors import AiozarrError, NodeNotFoundError
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
@@ -120,9 +119,8 @@ def opens(function: Callable[P, Coroutine[Any, Any, N]]) -> Callable[P, Opening[
 
 def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error of an unknown keyword, with the nearest known one."""
-    nearest = get_close_matches(name, [each for each in known if each != "self"], n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return TypeError(f"{function} has no keyword {name!r}{hint}")
+    hint = did_you_mean(name, [each for each in known if each != "self"])
+    return TypeError(f"{function} has no keyword {name!r}{hint and f'; {hint}'}")
 
 
 MODES = ("r", "r+", "a", "w", "w-", "x")
@@ -173,12 +171,12 @@ async def missing_node_error(
         names = {*names}
         # Another request only where something may be stored.
         unfinished = await _unfinished_work(access) if beside is None or name in names else None
-        nearest = get_close_matches(name, sorted(names - {name}), n=1)
+        nearest = did_you_mean(name, sorted(names - {name}))
         if unfinished is not None:
             again = f"the same {unfinished} with {argument('resume', True)} continues it"
             hints.append(f"an unfinished {unfinished} is stored there: {again}")
         elif nearest:
-            hints.append(f"did you mean {nearest[0]!r}?")
+            hints.append(nearest)
         if may_be_mode and access.path in MODES:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
     if not hints and not access.path and isinstance(access.store, LocalStore):
