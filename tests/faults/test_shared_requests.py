@@ -14,7 +14,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine import Engine, run
-from aiozarr.engine.request import chunk_work_items
+from aiozarr.engine.request import in_flight
 from aiozarr.engine.workers.decoder import ChunkDecoder
 from tests.support.leaks import assert_no_leaks, wait_for
 from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
@@ -74,13 +74,13 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
     remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
     decoded: list[None] = []
     for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_work_items, name)
+        decode = getattr(in_flight, name)
 
         def counted(*args: Any, decode: Any = decode) -> Any:
             decoded.append(None)
             return decode(*args)
 
-        monkeypatch.setattr(chunk_work_items, name, counted)
+        monkeypatch.setattr(in_flight, name, counted)
     decode_shared = ChunkDecoder.decode_shared
 
     def counted_shared(decoder: ChunkDecoder, bodies: Sequence[bytes]) -> Any:

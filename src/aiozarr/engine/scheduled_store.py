@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiozarr.engine.listing import PageRequests, list_objects
 from aiozarr.engine.object_read import MultipartRead, PartLimits
 from aiozarr.engine.object_upload import MultipartUpload
-from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
-from aiozarr.engine.request.object_request import is_missing_status
+from aiozarr.engine.request.call_request import CallRequest
+from aiozarr.engine.request.fetch_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.executor import RequestExecutor
+from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore
 from aiozarr.stores.contract import Store, too_large
@@ -43,7 +44,11 @@ class ScheduledStore:
         self.settings = settings
         self._state = state
         self._observer = RequestObserver.of(settings, report)
-        self._policy = RetryPolicy(settings.retries, settings.retry_seconds)
+        self._policy = retry_policy(settings.retries, settings.retry_seconds)
+
+    @property
+    def _queue(self) -> RequestExecutor:
+        return self._state.queues.origin(self.store.origin)
 
     async def fetch(
         self,
@@ -52,9 +57,9 @@ class ScheduledStore:
         *,
         if_match: Version | None = None,
         max_bytes: int | None = None,
-        cost: int = 0,
+        held: int = 0,
     ) -> Value | None:
-        """Return the bytes of `key`, or None if nothing is stored. Meanwhile `cost` bytes of the budget are in use.
+        """Return the bytes of `key`, or None if nothing is stored. Meanwhile `held` bytes of the budget are in use.
 
         Raises:
             LimitError: the value has more than `max_bytes` bytes. At most one byte more than that was fetched.
@@ -74,7 +79,7 @@ class ScheduledStore:
                     error.range = None  # the caller did not ask for it
                 raise
 
-        value = await self._call("fetch", key, send, cost=cost, byte_range=asked)
+        value = await self._call("fetch", key, send, held=held, byte_range=asked)
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             size_or_none = size if asked is range else value.size
             raise too_large(size_or_none, max_bytes, store=self.store.url, key=key, range=range)
@@ -95,13 +100,13 @@ class ScheduledStore:
         slots = asyncio.Semaphore(PART_CONCURRENCY)
 
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
-            cost = max_bytes if part is None or part.length is None else part.length
+            held = max_bytes if part is None or part.length is None else part.length
 
             async def send(_: int) -> Value | None:
                 return await self._none_if_missing(read.fetch(part))
 
             async with slots:
-                value = await self._call("fetch", key, send, cost=cost, byte_range=part)
+                value = await self._call("fetch", key, send, held=held, byte_range=part)
             if value is None or not is_first:
                 return value
             if value.size is None:
@@ -184,7 +189,7 @@ class ScheduledStore:
                     raise
                 return stored.version
 
-        return await self._call("set", key, send, cost=size, written=size)
+        return await self._call("set", key, send, held=size, written=size)
 
     async def upload(self, key: str, body: BodyReader) -> Version | None:
         """Store an object that is read while it is sent, whole or not at all. A large one is sent in parts.
@@ -200,7 +205,7 @@ class ScheduledStore:
             raise UnsupportedOperationError("this store takes whole values only", store=store.url, key=key)
 
         def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
-            return self._call("set", key, send, cost=nbytes, written=nbytes)
+            return self._call("set", key, send, held=nbytes, written=nbytes)
 
         part_bytes = store.upload_part_bytes(body.nbytes)
         if part_bytes is None:
@@ -260,7 +265,8 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        pages = PageRequests(self._policy)
+        # Its requests take place of this one in the budget.
+        pages = PageRequests(self._queue, self._policy, self.settings, has_slot=True)
         return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
     async def scan(self, prefix: str = "") -> AsyncGenerator[Entry, None]:
@@ -270,7 +276,7 @@ class ScheduledStore:
         ranges. The listing counts as one request, with the time of all its pages.
         """
         store, sizes = self.store, self._state.sizes
-        pages = PageRequests(self._policy)
+        pages = PageRequests(self._queue, self._policy, self.settings)
         entries = list_objects(lambda: store.scan(prefix), pages, self._policy, store_url=store.url)
         observed = self._observer is not None
         first = monotonic() if observed else 0.0
@@ -316,24 +322,16 @@ class ScheduledStore:
         key: str,
         function: Callable[[int], Awaitable[T]],
         *,
-        cost: int = 0,
+        held: int = 0,
         written: int = 0,
         byte_range: ByteRange | None = None,
     ) -> T:
-        queue = self._state.queues.origin(self.store.origin)
-        request = CallRequest(queue, self._policy, function, cost)
-        source = SingleRequestSource(request, self.settings)
+        queue = self._queue
+        request = CallRequest(queue, self._policy, function, held)
         timing = None if self._observer is None else RequestTiming(self._observer, queue.now())
-        queue.register(source)
-        queue.wake(source)
         try:
-            return await request.future
-        except asyncio.CancelledError:
-            if not source.drop() and not request.is_completed:
-                await request.cancel_and_wait()
-            raise
+            return await request.run(self.settings)
         finally:
-            queue.unregister(source)
             if request.attempts and operation in ("set", "erase"):
                 self._state.invalidate(self.store, key)
             if timing is not None and request.attempts:

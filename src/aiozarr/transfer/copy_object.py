@@ -431,7 +431,7 @@ class ObjectCopier:
         return memory
 
     async def _returns(self, key: str, byte_range: Range | None, expected: memoryview, size: int) -> bool:
-        value = await self._scheduled_destination.fetch(key, byte_range, cost=expected.nbytes)
+        value = await self._scheduled_destination.fetch(key, byte_range, held=expected.nbytes)
         if value is None or value.size not in (None, size):
             return False
         data = value.data
@@ -482,10 +482,10 @@ async def read_object(source: ScheduledStore, key: str, max_bytes: int, part_byt
     if not in_parts:
         cost = min(max_bytes, part_bytes)
         try:
-            value = await source.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=cost)
+            value = await source.fetch(key, Range(0, part_bytes) if is_ranged else None, held=cost)
         except ShortReadError:
             # A server may clip the range without the object's size. The whole object proves its length.
-            value = await source.fetch(key, cost=cost, max_bytes=cost)
+            value = await source.fetch(key, held=cost, max_bytes=cost)
         # A full part of an object of unknown size may have bytes behind it.
         in_parts = is_ranged and value is not None and value.size is None and len(byte_view(value.data)) >= part_bytes
     if in_parts:

@@ -16,8 +16,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aiozarr.engine import Engine
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.multipart_plan import split_range
-from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
+from aiozarr.engine.request.fetch_request import FetchRequest, ResponseHandler
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError
 from aiozarr.memory import empty_bytes
@@ -25,7 +26,7 @@ from aiozarr.model import Entry, Range, Value
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
-from aiozarr.stores.capabilities import FetchIntoStore, NowaitStore, PendingFetch, ResponseHead
+from aiozarr.stores.capabilities import FetchIntoStore, NowaitStore, ResponseHead
 from aiozarr.stores.local.store import LocalFile
 from aiozarr.transfer.copy_object import MIN_WORK_BYTES, CopyDecision, FetchedObject, decide, store_now, write_now
 from aiozarr.transfer.copy_rules import Verify
@@ -48,7 +49,7 @@ ASSUMED_BYTES = 1 << 20
 _NO_BYTES = memoryview(b"")
 
 
-class Download(FetchOperation):
+class Download(Operation):
     """The small objects of one copy. Lives on the I/O thread.
 
     Args:
@@ -100,12 +101,11 @@ class Download(FetchOperation):
         self._on_failed = on_failed
         self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
-        self._ready: deque[FetchRequest] = deque()
         self._parts: deque[_PartDownload] = deque()
         self._part_bytes = min(settings.max_request_bytes, MAX_PART_BYTES)
         self._buffers: list[memoryview] = []
         self._files = 0
-        self._requests: set[_ObjectDownload] = set()
+        self._requests: set[_ObjectDownload | _PartDownload] = set()
         self._writes = 0
         self._is_closed = False
         self._room: asyncio.Future[None] | None = None
@@ -152,7 +152,7 @@ class Download(FetchOperation):
         if self._parts:
             part = self._parts.popleft()
             self._requests.add(part)
-            return part
+            return part.request
         if not self._entries:
             return None
         entry = self._entries.popleft()
@@ -163,9 +163,9 @@ class Download(FetchOperation):
         if entry.size is not None and entry.size > self._part_bytes:
             self._parts.extend(self._split(entry, entry.size))
             return self.next_request()
-        request = _ObjectDownload(self, entry)
-        self._requests.add(request)
-        return request
+        download = _ObjectDownload(self, entry)
+        self._requests.add(download)
+        return download.request
 
     def _split(self, entry: Entry, size: int) -> Iterator[_PartDownload]:
         assert isinstance(self.destination, LocalStore)
@@ -184,8 +184,8 @@ class Download(FetchOperation):
             part.file.is_failed = True
             self._part_finished(part.file)
         self._parts.clear()
-        for request in list(self._requests):
-            request.cancel()
+        for download in list(self._requests):
+            self.queue.cancel(download.request)
 
     def is_idle(self) -> bool:
         return not self._requests and not self._writes and not self._files
@@ -201,12 +201,13 @@ class Download(FetchOperation):
 
     # --- an object's way ---------------------------------------------------------------------------------------------
 
-    def downloaded(self, request: _ObjectDownload, error: BaseException | None) -> None:
+    def downloaded(self, download: _ObjectDownload, error: BaseException | None) -> None:
         """A request has ended: have the object written, or give it up."""
-        self._requests.discard(request)
+        request = download.request
+        self._requests.discard(download)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value, entry = request.value, request.entry
+        value, entry = request.value, download.entry
         if self.stopped or isinstance(error, asyncio.CancelledError):
             request.release()
             self.check_end()
@@ -218,13 +219,13 @@ class Download(FetchOperation):
         elif error is not None or value is None:
             self.deferred.append(entry)
         else:
-            nbytes = request.cost
+            nbytes = request.held
             self._reads.bytes_wanted += nbytes
             self._reads.bytes_fetched += nbytes
             fetched = FetchedObject(value.data, nbytes if value.size is None else value.size, value.version)
             if decide(entry, fetched, previous_size=None, strict=self.verify is not None) is CopyDecision.AS_LISTED:
                 self._writes += 1
-                self.pool.submit(_FileWrite(self, request, fetched), self.fairness_key)
+                self.pool.submit(_FileWrite(self, download, fetched), self.fairness_key)
                 return
             self.deferred.append(entry)
         request.release()
@@ -233,16 +234,16 @@ class Download(FetchOperation):
     def written(self, write: _FileWrite) -> None:
         """A worker has written an object, or failed to."""
         self._writes -= 1
-        request, error = write.request, write.error
-        self._engine.invalidate(self.destination, request.entry.key)
+        request, entry, error = write.request, write.entry, write.error
+        self._engine.invalidate(self.destination, entry.key)
         self._written.requests += 1
-        size = request.cost
+        size = request.held
         request.release()
         if error is None:
             self._written.bytes_written += size
-            self._on_copied(request.entry, size)
+            self._on_copied(entry, size)
         elif not self.stopped:
-            self._fail(request.entry, error)
+            self._fail(entry, error)
         self.check_end()
 
     # --- a large object's way ----------------------------------------------------------------------------------------
@@ -251,48 +252,47 @@ class Download(FetchOperation):
         """Return memory for a piece of a part."""
         return self._buffers.pop() if self._buffers else empty_bytes(PIECE_BYTES)
 
-    def write_piece(
-        self, request: _PartDownload, start: int, data: memoryview, buffer: memoryview | None = None
-    ) -> None:
+    def write_piece(self, part: _PartDownload, start: int, data: memoryview, buffer: memoryview | None = None) -> None:
         """A piece of a part has come: write it, or have it written. `buffer` is the memory to reuse afterwards."""
-        if request.file.write_quickly(start, data):
+        if part.file.write_quickly(start, data):
             if buffer is not None:
                 self._buffers.append(buffer)
             return
-        request.writes += 1
+        part.writes += 1
         self._writes += 1
-        self.pool.submit(_PieceWrite(self, request, start, data, buffer), self.fairness_key)
+        self.pool.submit(_PieceWrite(self, part, start, data, buffer), self.fairness_key)
 
     def piece_written(self, write: _PieceWrite) -> None:
         """A worker has written a piece."""
         self._writes -= 1
-        request = write.request
-        request.writes -= 1
+        part = write.part
+        part.writes -= 1
         if write.buffer is not None:
             self._buffers.append(write.buffer)
         if write.error is not None:
-            self._give_up(request.file, write.error)
-        if request.is_received and not request.writes:
-            self._part_ended(request)
+            self._give_up(part.file, write.error)
+        if part.is_received and not part.writes:
+            self._part_ended(part)
         self.check_end()
 
-    def part_downloaded(self, request: _PartDownload, error: BaseException | None) -> None:
+    def part_downloaded(self, part: _PartDownload, error: BaseException | None) -> None:
         """The request for a part has ended; workers may still write some of its pieces."""
-        self._requests.discard(request)
+        request = part.request
+        self._requests.discard(part)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value, file = request.value, request.file
-        request.is_received = True
+        value, file = request.value, part.file
+        part.is_received = True
         if error is None and value is not None and not self.stopped:
-            self._reads.bytes_wanted += request.cost
-            self._reads.bytes_fetched += request.cost
+            self._reads.bytes_wanted += request.held
+            self._reads.bytes_fetched += request.held
             data = memoryview(value.data)
             if data.nbytes:  # not in pieces
-                self.write_piece(request, request.start or 0, data)
+                self.write_piece(part, part.part.start, data)
         else:
             self._give_up(file, error or ChangedError("the object is gone", store=self.source.url, key=request.key))
-        if not request.writes:
-            self._part_ended(request)
+        if not part.writes:
+            self._part_ended(part)
         self.check_end()
 
     def _give_up(self, file: _PartFile, error: BaseException) -> None:
@@ -306,10 +306,10 @@ class Download(FetchOperation):
         elif not isinstance(error, asyncio.CancelledError):
             self._fail(file.entry, error)
 
-    def _part_ended(self, request: _PartDownload) -> None:
+    def _part_ended(self, part: _PartDownload) -> None:
         """A part is written, or will not be."""
-        request.release()
-        self._part_finished(request.file)
+        part.request.release()
+        self._part_finished(part.file)
 
     def _part_finished(self, file: _PartFile) -> None:
         file.pending -= 1
@@ -344,38 +344,24 @@ class Download(FetchOperation):
             self.stop(failure)
 
 
-class _ObjectDownload(FetchRequest):
-    """The request for one whole object."""
+class _ObjectDownload(ResponseHandler):
+    """What follows on the response of the request for one whole object."""
 
-    __slots__ = ("download", "entry")
-
-    def __init__(self, download: Download, entry: Entry, part: Range | None = None) -> None:
-        size = entry.size if part is None else part.length
-        version = None if part is None else entry.version
-        if size is None:
-            cost, most = ASSUMED_BYTES, download.settings.max_request_bytes
-        else:
-            cost, most = size, max(1, size)
-        super().__init__(download, download.source, entry.key, part, version, cost, most)
+    def __init__(self, download: Download, entry: Entry) -> None:
+        size = entry.size
+        held, most = (ASSUMED_BYTES, download.settings.max_request_bytes) if size is None else (size, max(1, size))
         self.download = download
         self.entry = entry
+        self.request = FetchRequest(
+            download, download.source, entry.key, None, self, held=held, expected=held, max_bytes=most
+        )
 
-    def completed(self, error: BaseException | None) -> None:
-        self.account(error)
-        if error is not None:
-            self.cost = 0  # the queue has given it back
+    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
         self.download.downloaded(self, error)
 
-    def release(self) -> None:
-        """The bytes are not needed any more."""
-        cost, self.cost = self.cost, 0
-        self.queue.release(cost)
-        self.value = None
-        self.close()
 
-
-class _PartDownload(_ObjectDownload):
-    """The request for a part of the file of a large object.
+class _PartDownload(ResponseHandler):
+    """What follows on the response of the request for a part of the file of a large object.
 
     It is received in pieces of reused memory, which are written at once. Fresh memory for whole parts would cost more
     time than writing them.
@@ -386,32 +372,41 @@ class _PartDownload(_ObjectDownload):
         is_received: True if the request has ended.
     """
 
-    __slots__ = ("_buffer", "_part", "_piece", "_received", "file", "is_received", "writes")
-
     def __init__(self, download: Download, entry: Entry, part: Range, file: _PartFile) -> None:
-        super().__init__(download, entry, part)
+        assert part.length is not None
+        self.download = download
         self.file = file
-        self._part = part
+        self.part = part
         self.writes = 0
         self.is_received = False
         self._received = 0
         self._buffer = self._piece = _NO_BYTES
-
-    def start_nowait(self) -> PendingFetch | None:
-        return None if isinstance(self.store, FetchIntoStore) else super().start_nowait()
-
-    async def _fetch(self) -> Value | None:
-        store = self.store
-        if not isinstance(store, FetchIntoStore):
-            return await super()._fetch()
-        return await store.fetch_into(
-            self.key, self._part, self._begin_pieces, if_match=self.condition, max_bytes=self.max_bytes
+        self.request = FetchRequest(
+            download,
+            download.source,
+            entry.key,
+            part,
+            self,
+            held=part.length,
+            expected=part.length,
+            if_match=entry.version,
+            max_bytes=max(1, part.length),
+            fetch=self._fetch_pieces if isinstance(download.source, FetchIntoStore) else None,
         )
+
+    async def _fetch_pieces(self, request: FetchRequest) -> Value | None:
+        store = request.store
+        assert isinstance(store, FetchIntoStore)
+        value = await store.fetch_into(
+            request.key, self.part, self._begin_pieces, if_match=request.condition, max_bytes=request.max_bytes
+        )
+        request.placed_bytes = self._received
+        return value
 
     def _begin_pieces(self, head: ResponseHead) -> _PartDownload | None:
         """A response begins: it, or the previous attempt's, may be incomplete in the end."""
-        if head.start != self.start or head.version != self.if_match:
-            return None  # and `_check` raises
+        if head.start != self.part.start or head.version != self.request.if_match:
+            return None  # and the request refuses it
         self._received = 0
         self._piece = _NO_BYTES
         return self
@@ -420,32 +415,27 @@ class _PartDownload(_ObjectDownload):
         """Have the piece that is full written, and return memory for the next one."""
         piece = self._piece
         if piece:
-            self.download.write_piece(self, (self.start or 0) + self._received, piece, self._buffer)
+            self.download.write_piece(self, self.part.start + self._received, piece, self._buffer)
             self._received += piece.nbytes
         self._buffer = self.download.take_buffer() if left else _NO_BYTES
         self._piece = self._buffer[:left]
         return self._piece
 
-    def _received_bytes(self, value: Value) -> int:
-        return super()._received_bytes(value) or self._received
-
-    def completed(self, error: BaseException | None) -> None:
-        self.account(error)
+    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
         self._buffer = self._piece = _NO_BYTES
-        if error is not None:
-            self.cost = 0  # the queue has given it back
         self.download.part_downloaded(self, error)
 
 
 class _FileWrite(WorkItem):
     """The write of one object in a worker."""
 
-    __slots__ = ("download", "fetched", "request")
+    __slots__ = ("download", "entry", "fetched", "request")
 
-    def __init__(self, download: Download, request: _ObjectDownload, fetched: FetchedObject) -> None:
-        super().__init__(max(request.cost, MIN_WORK_BYTES))
+    def __init__(self, download: Download, part: _ObjectDownload, fetched: FetchedObject) -> None:
+        super().__init__(max(part.request.held, MIN_WORK_BYTES))
         self.download = download
-        self.request = request
+        self.request = part.request
+        self.entry = part.entry
         self.fetched: FetchedObject | None = fetched
 
     def run(self) -> None:
@@ -472,7 +462,7 @@ class _FileWrite(WorkItem):
             write.error = error
         return len(writes)
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.download.written(self)
 
 
@@ -535,23 +525,23 @@ class _PartFile:
 class _PieceWrite(WorkItem):
     """The write of a piece of a part in a worker."""
 
-    __slots__ = ("buffer", "data", "download", "request", "start")
+    __slots__ = ("buffer", "data", "download", "part", "start")
 
     def __init__(
-        self, download: Download, request: _PartDownload, start: int, data: memoryview, buffer: memoryview | None
+        self, download: Download, part: _PartDownload, start: int, data: memoryview, buffer: memoryview | None
     ) -> None:
         super().__init__(data.nbytes)
         self.download = download
-        self.request = request
+        self.part = part
         self.start = start
         self.data = data
         self.buffer = buffer
 
     def run(self) -> None:
-        if not self.request.file.is_failed:
-            self.request.file.write(self.start, self.data)
+        if not self.part.file.is_failed:
+            self.part.file.write(self.start, self.data)
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.download.piece_written(self)
 
 
@@ -568,5 +558,5 @@ class _FileEnd(WorkItem):
     def run(self) -> None:
         self.file.end()
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.download.file_ended(self)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
+from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.core.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.adjacent_chunks import adjacent_window
@@ -383,16 +383,6 @@ def decode_unpadded(
     except CodecError:
         return False
     return True
-
-
-def decode_index(layout: ShardLayout, data: Buffer, object_size: int | None, *, strict: bool) -> ShardIndex:
-    """Return the index of a shard; see `ShardLayout.parse_index`. Call it in a worker from `MIN_INDEX_BYTES` on.
-
-    Raises:
-        ChecksumError: the checksum of the index does not match.
-        CodecError: the shard is shorter than its index, or an entry is impossible.
-    """
-    return layout.parse_index(data, object_size, strict=strict)
 
 
 def _end_of_adjacent(starts: Sequence[int], stops: Sequence[int], first: int) -> int:
