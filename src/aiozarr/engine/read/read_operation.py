@@ -256,7 +256,7 @@ class ReadOperation(Operation):
 
     def index_received(self, reader: IndexReader) -> None:
         """Note that `reader` does not wait for an index any more."""
-        del self._indexes[reader]
+        self._indexes.pop(reader, None)
 
     def await_blocking(self, request: ObjectRequest) -> None:
         """Do not end before a batch of chunks of a blocking store has."""

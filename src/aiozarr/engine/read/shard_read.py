@@ -127,6 +127,8 @@ class ShardRead(Subscriber, IndexReader):
     def index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
         operation = self.operation
         operation.index_received(self)
+        if operation.stopped:
+            return
         if isinstance(error, ChecksumError) and self._attempt == 1:
             # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
             self._attempt += 1

@@ -440,17 +440,19 @@ class ChunkDelivery(ResponseHandler):
         # A subscriber may ask for the chunk again at once, and must not join this one.
         for batch, numbers in self.slices:
             batch.close(numbers)
+        # Before the first outcome: a reader that stops leaves its other chunks.
+        waiting: list[tuple[Subscription | None, int]] = []
         for batch, numbers in self.slices:
-            for number in list(batch.joined):
-                if number in numbers:
-                    for subscription in batch.pop_joined(number):
-                        subscription.completed(1, 0, error)
-            if batch.subscription is not None and not self._works:
-                batch.subscription.completed(len(numbers), 0, error)
-        for work in self._works:
-            # Its reader may have left the batch, and waits for the worker.
-            if work.subscription is not None:
-                work.subscription.completed(len(work.numbers), 0, error)
+            waiting += [
+                (each, 1) for number in list(batch.joined) if number in numbers for each in batch.pop_joined(number)
+            ]
+            if not self._works:
+                waiting.append((batch.subscription, len(numbers)))
+        # A reader that has left the batch waits for the worker.
+        waiting += [(work.subscription, len(work.numbers)) for work in self._works]
+        for subscription, count in waiting:
+            if subscription is not None:
+                subscription.completed(count, 0, error)
         self._release(request)
 
     def decoded(self, work: DecodeChunks) -> None:

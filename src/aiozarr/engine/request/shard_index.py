@@ -219,6 +219,8 @@ class IndexFetch(ResponseHandler):
 
     def leave(self, reader: IndexReader) -> None:
         """Drop a reader that does not wait any more. The request is cancelled with the last one."""
+        if reader not in self.readers:
+            return  # another reader of its operation has just been told of an error
         self.readers.remove(reader)
         if not self.readers:
             self._leave_table()
