@@ -78,15 +78,11 @@ class Operation(RequestSource):
 
     def next(self) -> ScheduledRequest | None:
         try:
-            return self.pop_ready() or self.next_request()
+            return self._ready.popleft() if self._ready else self.next_request()
         except Exception as error:
             # The queue serves other callers too: a fault of this plan is this caller's alone.
             self.stop(error)
             return None
-
-    def pop_ready(self) -> ScheduledRequest | None:
-        """Return the next request that is ready, or None."""
-        return self._ready.popleft() if self._ready else None
 
     @abstractmethod
     def next_request(self) -> ScheduledRequest | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -20,12 +19,12 @@ from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkBatch,
     ChunkOutput,
+    CopyChunk,
     Subscription,
     outcome_key,
 )
 from aiozarr.engine.request.shard_index import IndexFetch, IndexReader
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import copy_to
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -146,8 +145,10 @@ class ReadOperation(Operation):
             if step is None:
                 break
             request = step()
-            if request is not None or (request := self.pop_ready()) is not None:
+            if request is not None:
                 return request
+            if self._ready:
+                return self._ready.popleft()
         self.check_end()
         return None
 
@@ -185,15 +186,11 @@ class ReadOperation(Operation):
         self._subscriptions.add(subscription)
         self._copying += 1
         self._cached += 1
-        part = subscription.parts[0]
-        nbytes = part.size * values.dtype.itemsize
-        copy = partial(copy_to, values, (ChunkOutput(subscription.out, part),))
-        self.call_in_worker(copy, partial(self._copied, subscription, nbytes), nbytes, store.url)
+        self.pool.submit(CopyChunk(subscription, values, store, self._copied), self.fairness_key)
         return True
 
-    def _copied(self, subscription: Subscription, nbytes: int, error: BaseException | None) -> None:
+    def _copied(self) -> None:
         self._copying -= 1
-        subscription.completed(1, nbytes, error)
         if self._copying in (0, MAX_COPYING // 2):
             self.resume()
 
@@ -204,10 +201,14 @@ class ReadOperation(Operation):
 
         `cached`: it may go to the cache, because its id says whether it is still stored like that.
         """
-        share_key = self.share_key(object_id)
-        if self.join(subscription, share_key, 0, cached=cached):
+        share_key = object_id if self._outcome_key is None else (object_id, self._outcome_key)
+        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=cached):
             return None
-        return self.new_batch(subscription, share_key, pipeline, object_id, cached=cached)
+        self._subscriptions.add(subscription)
+        batch = ChunkBatch(self.state.in_flight, share_key, pipeline, subscription, object_id)
+        if cached and self._cache is not None:
+            self._add_cache(batch)
+        return batch
 
     def join(self, subscription: Subscription, share_key: Hashable, position: int, *, cached: bool) -> bool:
         """Join the chunk at a position of an object if it is in flight; return whether it is."""

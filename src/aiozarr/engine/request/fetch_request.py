@@ -266,7 +266,8 @@ class FetchRequest(ObjectRequest):
     @property
     def condition(self) -> Version | None:
         """The version that the store is asked to check: None if there is none, or the store cannot."""
-        return self.if_match if can_condition(self.store, self.if_match) else None
+        version = self.if_match
+        return version if version is None or can_condition(self.store, version) else None
 
     def is_taken(self, error: StoreError) -> bool:
         """Return whether an error of the store is taken for "nothing is stored", or for a part of the bytes."""
@@ -342,9 +343,12 @@ class FetchRequest(ObjectRequest):
             self._note(self.timing, fetched, error)
 
     def release(self) -> None:
-        super().release()
+        held, self.held = self.held, 0
+        self.queue.release(held)
         self.value = None
         self.handler = _NO_HANDLER  # no cycle
+        if self.timing is not None:
+            self.timing.close()
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             for operation in waiting:

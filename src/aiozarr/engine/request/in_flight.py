@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -42,6 +41,7 @@ from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Value
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.stores.contract import Store
 
 
 class InternedKey:
@@ -290,7 +290,9 @@ class ChunkBatch:
             self._closed.update(numbers)
             if len(self._closed) < len(self.positions):
                 return True
-        self.withdraw()
+        batches.remove(self)
+        if not batches:
+            del self._table[self.share_key]
         return True
 
     def withdraw(self) -> None:
@@ -407,11 +409,10 @@ class ChunkDelivery(ResponseHandler):
         """Hand the response to the workers."""
         works = self.works(request)
         self.receive(value)
-        if works:
-            for work in works:
-                request.pool.submit(work, request.fairness_key)
-        else:
+        if not works:
             request.release()
+        for work in works:
+            request.pool.submit(work, request.fairness_key)
 
     def receive(self, value: Value | None) -> None:
         self.data = None if value is None else value.data
@@ -677,17 +678,18 @@ class DecodeChunks(WorkItem):
                 for number, values in self.values.items():
                     cache.put(batch.chunk_id(number), request.store, request.key, values, now)
         if subscription is not None:
-            self._complete(subscription, numbers)
+            if self.error is None and not (
+                self.errors or self.refusals or subscription.subscriber.operation.has_progress
+            ):
+                subscription.completed(len(numbers), 0, None)
+            else:
+                self._complete(subscription, numbers)
         for number, targets in self.targets.items():
             for each in targets:
                 self._complete(each, (number,))
         for number, values in self.values.items():
             for each in batch.pop_joined(number):
-                copy = partial(copy_to, values, [ChunkOutput(each.out, each.parts[0])])
-                nbytes = each.parts[0].size * each.out.dtype.itemsize
-                each.subscriber.operation.call_in_worker(
-                    copy, partial(each.completed, 1, nbytes), nbytes, request.store_url
-                )
+                request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
         self.delivery.decoded(self)
         self.targets, self.values, self.errors, self.refusals = {}, {}, {}, {}
 
@@ -708,6 +710,37 @@ class DecodeChunks(WorkItem):
             subscription.completed(count, nbytes, None)
         if failed:
             subscription.completed(len(failed), 0, error)
+
+
+class CopyChunk(WorkItem):
+    """Copy the elements that one reader wants from a decoded chunk. `on_completed` is called before the outcome."""
+
+    __slots__ = ("on_completed", "store", "subscription", "values")
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        values: NDArray[Any],
+        store: Store,
+        on_completed: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(subscription.parts[0].size * values.dtype.itemsize)
+        self.subscription = subscription
+        self.values = values
+        self.store = store
+        self.on_completed = on_completed
+
+    def run(self) -> None:
+        part = self.subscription.parts[0]
+        part.scatter(self.subscription.out, part.gather(self.values))
+
+    def completed(self) -> None:
+        observer = self.subscription.subscriber.operation.observer
+        if observer is not None:
+            observer.add_decode_time(self.store.url, self.ended - self.started)
+        if self.on_completed is not None:
+            self.on_completed()
+        self.subscription.completed(1, self.weight, self.error)
 
 
 def _decode_for_one(decoder: ChunkDecoder, works: Sequence[DecodeChunks]) -> int:
