@@ -54,9 +54,12 @@ class BlockingQueue:
         self._sources.pop(source, None)
         self._paused.pop(source, None)
 
-    def wake(self, source: RequestSource) -> None:
+    def wake(self, source: RequestSource, *, now: bool = False) -> None:
         self._sources[source] = None
-        self._schedule_dispatch()
+        if now:
+            self._dispatch()
+        else:
+            self._schedule_dispatch()
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
         self._prepaid.extend(requests)

@@ -142,7 +142,8 @@ class Operation(RequestSource):
         self.ready_at = self.now()
         self.queue.register(self)
         self.start_eagerly()
-        self.queue.wake(self)
+        # Not in this turn if it could take all of the budget: those that begin in the same turn are served in turn.
+        self.queue.wake(self, now=self.total == 1)
         try:
             await self._future
         except asyncio.CancelledError as cancelled:

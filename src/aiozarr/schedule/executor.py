@@ -66,9 +66,12 @@ class RequestExecutor:
         if not self._queue.is_empty:
             self._schedule_dispatch()
 
-    def wake(self, source: RequestSource) -> None:
+    def wake(self, source: RequestSource, *, now: bool = False) -> None:
         self._queue.add(source)
-        self._schedule_dispatch()
+        if now:
+            self._dispatch()
+        else:
+            self._schedule_dispatch()
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
         self._queue.add_prepaid(requests)

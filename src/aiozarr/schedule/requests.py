@@ -188,8 +188,11 @@ class RequestQueue(Protocol):
     def unregister(self, source: RequestSource) -> None:
         """Ask `source` for no more requests; its limits do not hold any more."""
 
-    def wake(self, source: RequestSource) -> None:
-        """Ask `source` for requests, from a later turn of the loop on, until its `next` returns None."""
+    def wake(self, source: RequestSource, *, now: bool = False) -> None:
+        """Ask `source` for requests, from a later turn of the loop on, until its `next` returns None.
+
+        `now`: ask it in this turn, because it begins and is in the midst of nothing.
+        """
 
     def cancel(self, request: ScheduledRequest) -> None:
         """Stop a request, whether it waits or is in flight. Its `completed` follows in a later turn of the loop.
