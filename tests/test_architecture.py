@@ -242,6 +242,23 @@ def test_the_search_for_mutual_imports_finds_the_groups() -> None:
     assert mutual_groups(graph) == [frozenset({"b", "c"}), frozenset({"d", "d2"})]
 
 
+def test_no_class_of_the_way_of_a_read_has_more_than_three_levels() -> None:
+    classes = [
+        node
+        for name, tree in TREES.items()
+        if room(name) in ("engine", "schedule")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    bases = {node.name: [ast.unparse(base).partition("[")[0] for base in node.bases] for node in classes}
+
+    def levels(name: str) -> int:
+        return 1 + max([levels(base) for base in bases[name] if base in bases], default=0)
+
+    deep = {name: levels(name) for name in bases if levels(name) > 3}
+    assert not deep, f"give a handler beside the record in place of a subclass: {deep}"
+
+
 def test_no_package_outgrows_its_budget() -> None:
     sizes: dict[str, int] = defaultdict(int)
     for name, path in PATHS.items():

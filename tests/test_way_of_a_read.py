@@ -132,4 +132,4 @@ def trace() -> None:
     # The call begins in the turn that empties the mailbox: one hand-over.
     kinds = ["mailbox" if number == 1 else kind for number, kind in enumerate(kinds)]
     changes = [kind for before, kind in zip(["caller", *kinds], kinds, strict=False) if kind != before]
-    print(len(changes), len({path for path, _ in functions}), len(functions))
+    sys.stdout.write(f"{len(changes)} {len({path for path, _ in functions})} {len(functions)}\n")

@@ -14,7 +14,8 @@ from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.read.shard_read import ShardRead
 from aiozarr.engine.request.chunk_request import request_chunks
 from aiozarr.engine.request.fetch_request import ObjectRequest
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkOutput, Subscriber, Subscription
+from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.errors import ChangedError, ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.requests import ScheduledRequest

@@ -18,8 +18,8 @@ from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, re
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.request.fetch_request import ObjectRequest, is_missing_status
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery, ChunkOutput
-from aiozarr.engine.workers.decoder import EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.engine.workers.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
 from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
 from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent

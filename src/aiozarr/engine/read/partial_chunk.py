@@ -13,9 +13,9 @@ from aiozarr.codecs.pipeline.raw_layout import RawLayout
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, Ranges
 from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.request.fetch_request import FetchRequest
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkOutput, Subscriber, Subscription
+from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import DecodeTarget
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.grid.axes import AxisSelection
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.memory import empty
@@ -138,7 +138,7 @@ class PartialChunk(Subscriber):
         self.operation.call_in_worker(place, on_completed, nbytes, self._store.url)
 
 
-def place_partial(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: DecodeTarget) -> None:
+def place_partial(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: ChunkOutput) -> None:
     """Copy elements to where `target` wants them; `memory` is a chunk's, and holds the bytes that this takes.
 
     Raises:

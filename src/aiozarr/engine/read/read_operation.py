@@ -18,13 +18,13 @@ from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkBatch,
-    ChunkOutput,
     CopyChunk,
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.request.shard_index import IndexFetch, IndexReader
+from aiozarr.engine.request.shard_index import IndexFetch, OnIndex
 from aiozarr.engine.state import EngineState
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -109,7 +109,7 @@ class ReadOperation(Operation):
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         self._chunks_done = self._cached = self._copying = 0
         self._subscriptions: set[Subscription] = set()
-        self._indexes: dict[IndexReader, IndexFetch] = {}
+        self._indexes: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
         self._prefault: OutputPrefaulter | None = None
@@ -251,13 +251,13 @@ class ReadOperation(Operation):
         if cache.fits(spec.nbytes):
             batch.caches.append(cache)
 
-    def await_index(self, reader: IndexReader, fetch: IndexFetch) -> None:
-        """Let `reader` leave the request for an index if this read stops."""
-        self._indexes[reader] = fetch
+    def await_index(self, on_completed: OnIndex, fetch: IndexFetch) -> None:
+        """Leave the request for an index if this read stops."""
+        self._indexes[on_completed] = fetch
 
-    def index_received(self, reader: IndexReader) -> None:
-        """Note that `reader` does not wait for an index any more."""
-        self._indexes.pop(reader, None)
+    def index_received(self, on_completed: OnIndex) -> None:
+        """Note that `on_completed` was called, or is not to be called."""
+        self._indexes.pop(on_completed, None)
 
     def await_blocking(self, request: ObjectRequest) -> None:
         """Do not end before a batch of chunks of a blocking store has."""
@@ -321,8 +321,8 @@ class ReadOperation(Operation):
             self._prefault.stop()
         for blocking_read in self._blocking_reads:
             self.queue.cancel(blocking_read)
-        for reader, fetch in self._indexes.items():
-            fetch.leave(reader)
+        for on_completed, fetch in self._indexes.items():
+            fetch.leave(on_completed)
         self._indexes.clear()
         for subscription in list(self._subscriptions):
             if subscription.batch is not None:

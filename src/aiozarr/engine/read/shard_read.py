@@ -12,8 +12,9 @@ from aiozarr.engine.plan.partial_plan import whole_request
 from aiozarr.engine.plan.plan import inner_parts
 from aiozarr.engine.read.partial_chunk import PartialChunk
 from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkOutput, InternedKey, Subscriber, Subscription
-from aiozarr.engine.request.shard_index import IndexEntry, IndexFetch, IndexReader
+from aiozarr.engine.request.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
+from aiozarr.engine.request.shard_index import IndexEntry, IndexFetch
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
@@ -31,7 +32,7 @@ MAX_WHOLE_BYTES = 64 << 20
 """The size up to which a shard that is replaced again and again is fetched whole."""
 
 
-class ShardRead(Subscriber, IndexReader):
+class ShardRead(Subscriber):
     """One shard of one read. All its inner chunks are of one version of the object, or it is read again."""
 
     operation: ReadOperation
@@ -113,7 +114,8 @@ class ShardRead(Subscriber, IndexReader):
     def _request_index(self, whole_bytes: int | None, *, is_first: bool, is_own: bool = False) -> None:
         operation = self.operation
         fetch = operation.state.indexes.request(
-            self,
+            operation,
+            self._index_completed,
             self._store,
             self._key,
             self._shard,
@@ -122,11 +124,11 @@ class ShardRead(Subscriber, IndexReader):
             whole_bytes=whole_bytes,
             ready_since=None if is_first else operation.now(),
         )
-        operation.await_index(self, fetch)
+        operation.await_index(self._index_completed, fetch)
 
-    def index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
+    def _index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
         operation = self.operation
-        operation.index_received(self)
+        operation.index_received(self._index_completed)
         if operation.stopped:
             return
         if isinstance(error, ChecksumError) and self._attempt == 1:

@@ -12,8 +12,8 @@ from aiozarr.concurrency import cancel_and_wait
 from aiozarr.engine.read.array_read import read_steps
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import BlockSink, ReadOperation
-from aiozarr.engine.request.in_flight import ChunkOutput
 from aiozarr.engine.state import EngineState
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.grid.projection import ChunkSelection, CoreRegion
 from aiozarr.memory import empty
 from aiozarr.schedule.events import Report

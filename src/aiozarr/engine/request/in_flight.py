@@ -15,8 +15,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest, ResponseHandler
 from aiozarr.engine.workers.decoder import (
     ChunkDecoder,
+    ChunkOutput,
     EncodedChunks,
     copy_to,
     decode_chunk,
@@ -88,13 +90,6 @@ def merge_key(settings: Settings) -> Hashable:
 
 
 # --- readers -----------------------------------------------------------------------------------------------------
-
-
-class ChunkOutput(NamedTuple):
-    """The elements of one chunk that are wanted, and the array they go to."""
-
-    out: NDArray[Any]
-    projection: ChunkSelection
 
 
 class Subscriber(ABC):
@@ -590,7 +585,7 @@ class DecodeChunks(WorkItem):
             EncodedChunks(memoryview(data), *self.delivery.bounds(batch, alone)),
             reader.out,
             [reader.parts[number] for number in alone],
-            on_error=lambda at, error: self._raise_located(alone[at], error),
+            on_error=partial(self._raise_located, alone),
             check=self._check_stopped,
         )
 
@@ -652,14 +647,14 @@ class DecodeChunks(WorkItem):
                 decode_chunk(batch.pipeline, data, targets)
         except CodecError as error:
             if not decode_unpadded(self._unpadded(targets), error, data, targets):
-                self._raise_located(number, error)
+                self._raise_located((number,), 0, error)
 
     def _unpadded(self, targets: Sequence[ChunkOutput]) -> CodecPipeline | None:
         subscription = self._reader() or next((each for some in self.targets.values() for each in some), None)
         return None if subscription is None else subscription.subscriber.unpadded(targets[0].projection)
 
-    def _raise_located(self, number: int, error: CodecError) -> None:
-        request, batch = self.delivery.request, self.batch
+    def _raise_located(self, numbers: Sequence[int], at: int, error: CodecError) -> None:
+        request, batch, number = self.delivery.request, self.batch, numbers[at]
         part = batch.byte_range(number) if batch.lengths else None
         try:
             with located(store=request.store_url, key=request.key, range=part):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from typing_extensions import Buffer
 
@@ -17,7 +17,7 @@ from aiozarr.engine.plan.partial_plan import is_whole
 from aiozarr.engine.request.fetch_request import FetchRequest, ResponseHandler, can_condition
 from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
-from aiozarr.engine.workers.worker_pool import FunctionCall, WorkItem, run_captured
+from aiozarr.engine.workers.worker_pool import FunctionCall, WorkItem, complete_all, run_captured
 from aiozarr.errors import located
 from aiozarr.model import Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
@@ -71,16 +71,6 @@ class IndexCache:
             self._bytes -= entry.index.nbytes
 
 
-class IndexReader(ABC):
-    """A reader of one shard, as the request for its index knows it."""
-
-    operation: Operation
-
-    @abstractmethod
-    def index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
-        """Read the inner chunks by the index of `fetch`, or handle the `error`, on the loop."""
-
-
 class ShardIndexes:
     """The indexes of shards on one I/O thread.
 
@@ -108,7 +98,8 @@ class ShardIndexes:
 
     def request(
         self,
-        reader: IndexReader,
+        operation: Operation,
+        on_completed: OnIndex,
         store: Store,
         key: str,
         layout: ShardLayout,
@@ -118,10 +109,11 @@ class ShardIndexes:
         whole_bytes: int | None = None,
         ready_since: float | None = None,
     ) -> IndexFetch:
-        """Request an index for `reader`, or join the request that is in flight.
+        """Request an index, or join the request that is in flight.
 
         Args:
-            reader: its `index_completed` is called when the index is there.
+            operation: the read of which the shard is a part.
+            on_completed: called when the index is there, or cannot be had because of an error.
             store: the store of the shard.
             key: the shard.
             layout: the layout of the shard.
@@ -132,12 +124,12 @@ class ShardIndexes:
         """
         fetch = self.in_flight.get(share_key)
         if fetch is None:
-            fetch = IndexFetch(self, reader.operation, store, key, layout, shard_id, share_key, whole_bytes)
+            fetch = IndexFetch(self, operation, store, key, layout, shard_id, share_key, whole_bytes)
             if ready_since is not None and fetch.request.timing is not None:
                 fetch.request.timing.ready = ready_since
-            reader.operation.enqueue(fetch.request)
-            reader.operation.resume()
-        fetch.readers.append(reader)
+            operation.enqueue(fetch.request)
+            operation.resume()
+        fetch.readers[on_completed] = operation
         return fetch
 
 
@@ -149,7 +141,7 @@ class IndexFetch(ResponseHandler):
 
     Attributes:
         request: brings the bytes.
-        readers: the readers that wait.
+        readers: what each reader that waits is called with, and its operation.
         entry: the decoded index.
         is_whole: True if the inner chunks came with it.
         is_too_large: True if the shard is larger than `whole_bytes`.
@@ -180,7 +172,7 @@ class IndexFetch(ResponseHandler):
         self._whole_bytes = whole_bytes
         self._wanted_bytes = 0
         self._batches: list[tuple[ChunkBatch, Sequence[int]]] = []
-        self.readers: list[IndexReader] = []
+        self.readers: dict[OnIndex, Operation] = {}
         self.entry = IndexEntry(None, None)
         self.is_whole = self.is_too_large = False
         self.request = FetchRequest(
@@ -215,16 +207,15 @@ class IndexFetch(ResponseHandler):
         )
 
     def next_owner(self) -> Operation | None:
-        return next((reader.operation for reader in self.readers if not reader.operation.stopped), None)
+        return next((operation for operation in self.readers.values() if not operation.stopped), None)
 
-    def leave(self, reader: IndexReader) -> None:
+    def leave(self, on_completed: OnIndex) -> None:
         """Drop a reader that does not wait any more. The request is cancelled with the last one."""
-        if reader not in self.readers:
-            return  # another reader of its operation has just been told of an error
-        self.readers.remove(reader)
-        if not self.readers:
+        # Another reader of its operation may have been told of an error just now.
+        operation = self.readers.pop(on_completed, None)
+        if operation is not None and not self.readers:
             self._leave_table()
-            self.request.cancel_for(reader.operation)
+            self.request.cancel_for(operation)
 
     def wanted_bytes(self, fetched: int) -> int:
         return fetched if self._whole_bytes is None else min(self._wanted_bytes, fetched)
@@ -243,12 +234,12 @@ class IndexFetch(ResponseHandler):
         if error is not None:
             self._end(error)
             return
-        (work,) = self.works(request)
+        work = FunctionCall(self._decode, self._decoded, request.held)
         if self._layout.index_nbytes >= MIN_INDEX_BYTES:
             request.pool.submit(work, request.fairness_key)
         else:
             run_captured(work)
-            work.completed()
+            complete_all((work,))
 
     def _decode(self) -> None:
         """Decode the index. Any thread."""
@@ -279,11 +270,11 @@ class IndexFetch(ResponseHandler):
         is_current = self._leave_table()
         if error is None and is_current and can_condition(request.store, self.entry.version):
             self._indexes.cache.put(self._shard_id, self.entry, request.settings.index_cache_bytes)
-        readers, self.readers = self.readers, []
+        readers, self.readers = self.readers, {}
         if not self.is_whole or error is not None:
             request.release()
-        for reader in readers:
-            reader.index_completed(self, error)
+        for on_completed in readers:
+            on_completed(self, error)
         if self.is_whole and error is None:
             self._deliver(is_current=is_current)
 
@@ -314,6 +305,9 @@ class IndexFetch(ResponseHandler):
         request.handler = delivery
         self._batches = []
         delivery.completed(request, None)
+
+
+OnIndex: TypeAlias = Callable[[IndexFetch, BaseException | None], None]
 
 
 def parse_index(
