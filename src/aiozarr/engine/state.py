@@ -49,7 +49,7 @@ class EngineState:
         blocking_queue: the request queue of blocking stores.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         key_locks: stored objects that are being changed in part.
-        stores_without_versions: stores that should say versions in their answers, and do not.
+        stores_without_versions: stores whose responses lack the promised version.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
@@ -109,7 +109,7 @@ class EngineState:
         return self.blocking_queue if isinstance(store, BlockingStore) else self.queues.origin(store.origin)
 
     def has_versions(self, store: Store) -> bool:
-        """Return whether answers of `store` say of which version of an object they are."""
+        """Return whether responses of `store` have the version of the object."""
         return store.supports.conditional_reads and store.identity not in self.stores_without_versions
 
     def invalidate(self, store: Store, key: str | None) -> None:
