@@ -53,13 +53,14 @@ def _blocking_read(
     read, layout, sink = chunks.read, chunks.read.layout, operation.sink
     # The last batches are small: all threads are finished at about the same time.
     batch_bytes = operation.queue.batch_bytes(operation.bytes_left)
-    room = batch_bytes - layout.object_of(part).spec.nbytes
+    nbytes = layout.object_of(part).spec.nbytes
+    room = batch_bytes - nbytes
     outputs = [sink.target(read, part)]
     while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and sink.may_begin():
         following = next(parts, None)
         if following is None:
             break
-        room -= layout.object_of(following).spec.nbytes
+        room -= nbytes if layout.single is not None else layout.object_of(following).spec.nbytes
         outputs.append(sink.target(read, following))
     operation.begun += len(outputs)
     operation.bytes_left -= batch_bytes - room

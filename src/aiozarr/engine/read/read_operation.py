@@ -249,7 +249,7 @@ class ReadOperation(Operation):
         if cache is None or cache in batch.caches or spec.is_variable or spec.dtype.hasobject:
             return
         if cache.fits(spec.nbytes):
-            batch.caches.append(cache)
+            batch.caches = (*batch.caches, cache)
 
     def await_index(self, on_completed: OnIndex, fetch: IndexFetch) -> None:
         """Leave the request for an index if this read stops."""

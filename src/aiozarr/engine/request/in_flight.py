@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -153,6 +154,10 @@ class Subscription:
 # --- batches -----------------------------------------------------------------------------------------------------
 
 
+# One object for all batches that no other reader joins, and for all work that is done for one reader: most of them.
+_NOTHING: Any = MappingProxyType({})
+
+
 class ChunksInFlight(dict[Hashable, "list[ChunkBatch]"]):
     """The batches that readers can join, by the share key of their object and version."""
 
@@ -219,9 +224,9 @@ class ChunkBatch:
         self.positions = positions
         self.starts = starts
         self.lengths = lengths
-        self.caches: list[ChunkCache] = []
-        self.joined: dict[int, deque[Subscription]] = {}
-        self.slices: list[tuple[ChunkDelivery, Sequence[int]]] = []
+        self.caches: Sequence[ChunkCache] = ()
+        self.joined: dict[int, deque[Subscription]] = _NOTHING
+        self.slices: tuple[tuple[ChunkDelivery, Sequence[int]], ...] = ()
         self._numbers: dict[int, int] | None = None
         self._closed: set[int] | None = None
         if subscription is not None:
@@ -254,6 +259,8 @@ class ChunkBatch:
         """Add another reader's subscription of one chunk."""
         subscription.batch = self
         subscription.number = number
+        if self.joined is _NOTHING:
+            self.joined = {}
         joined = self.joined.get(number)
         if joined is None:
             self.joined[number] = deque((subscription,))
@@ -301,7 +308,7 @@ class ChunkBatch:
     def invalidate(self) -> None:
         """Let no reader join, and cache nothing: this process has changed the object."""
         self.withdraw()
-        self.caches = []
+        self.caches = ()
 
     def may_contain(self, key: str, identity: Hashable) -> bool:
         """Return whether its chunks may be of the object `key`, which has this identity."""
@@ -323,7 +330,7 @@ class ChunkBatch:
             if (joined := self.joined.get(number)) and subscription in joined:
                 joined.remove(subscription)
                 subscription.left = 0
-        for delivery, _ in list(self.slices):
+        for delivery, _ in self.slices:
             delivery.cancel_unwanted(subscription.subscriber.operation)
 
     def next_operation(self, numbers: Iterable[int]) -> Operation | None:
@@ -357,12 +364,12 @@ class ChunkDelivery(ResponseHandler):
         self._undecoded = 0
         self._works: Sequence[DecodeChunks] = ()
         for batch, numbers in slices:
-            batch.slices.append((self, numbers))
+            batch.slices = (*batch.slices, (self, numbers))
 
     @classmethod
     def of_whole(cls, batch: ChunkBatch) -> ChunkDelivery:
         """Return the delivery of a chunk that is a whole object, or all of a response."""
-        return cls([(batch, (0,))], None)
+        return cls(((batch, (0,)),), None)
 
     def bounds(self, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return where chunks begin in the response, and where they end."""
@@ -494,10 +501,15 @@ class DecodeChunks(WorkItem):
         self.batch = batch
         self.subscription = subscription
         self.numbers = numbers
-        self.targets: dict[int, list[Subscription]] = {}
-        self.values: dict[int, NDArray[Any]] = {}
-        self.errors: dict[int, BaseException | None] = {}
-        self.refusals: dict[Subscription, BaseException] = {}
+        self.targets: dict[int, list[Subscription]] = _NOTHING
+        self.values: dict[int, NDArray[Any]] = _NOTHING
+        self.errors: dict[int, BaseException | None] = _NOTHING
+        self.refusals: dict[Subscription, BaseException] = _NOTHING
+
+    def _expect_several(self) -> None:
+        """Make room for outcomes that differ between chunks or readers."""
+        if self.targets is _NOTHING:
+            self.targets, self.values, self.errors, self.refusals = {}, {}, {}, {}
 
     # --- in a worker ------------------------------------------------------------------------------------------------
 
@@ -595,6 +607,7 @@ class DecodeChunks(WorkItem):
 
     def _fill(self, reader: Subscription | None) -> None:
         """Give each subscriber what its own settings say of a chunk that is not stored."""
+        self._expect_several()
         batch, key = self.batch, self.delivery.request.key
         fill_value = batch.pipeline.spec.fill_value
         if reader is None and self.subscription is not None:
@@ -613,6 +626,7 @@ class DecodeChunks(WorkItem):
 
     def _decode_shared(self, numbers: Sequence[int]) -> None:
         """Decode chunks that several readers or caches want; several together where that is cheaper."""
+        self._expect_several()
         decoder = thread_decoder(self.batch.pipeline)
         size = decoder.max_batch if decoder.shares_batches else 1
         for at in range(0, len(numbers), max(1, size)):
@@ -631,6 +645,7 @@ class DecodeChunks(WorkItem):
 
     def take(self, number: int, values: NDArray[Any]) -> None:
         """Copy from a chunk that was decoded with others; `values` are valid during the call."""
+        self._expect_several()
         if self.batch.caches:
             values = self.values[number] = kept_copy(values)
         copy_to(values, self.targets_of(number))
@@ -686,7 +701,7 @@ class DecodeChunks(WorkItem):
             for each in batch.pop_joined(number):
                 request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
         self.delivery.decoded(self)
-        self.targets, self.values, self.errors, self.refusals = {}, {}, {}, {}
+        self.targets = self.values = self.errors = self.refusals = _NOTHING
 
     def _complete(self, subscription: Subscription, numbers: Sequence[int]) -> None:
         errors = self.errors

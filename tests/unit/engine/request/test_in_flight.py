@@ -117,9 +117,9 @@ def test_a_changed_object_is_not_joined_and_not_cached() -> None:
     table = ChunksInFlight()
     batch = batch_of(table)
     cache: Any = object()
-    batch.caches = [cache]
+    batch.caches = (cache,)
     batch.invalidate()
-    assert (batch.caches, batch.close([0]), dict(table)) == ([], False, {})
+    assert (batch.caches, batch.close([0]), dict(table)) == ((), False, {})
 
 
 def test_an_error_reaches_every_reader_once() -> None:
