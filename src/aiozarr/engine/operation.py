@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TypeVar
 
-from aiozarr.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.workers.worker_pool import FunctionCall, WorkerPool

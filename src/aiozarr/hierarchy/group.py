@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aiozarr.common.formatting import printable
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
-from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.info import GroupInfo, count_objects, table
 from aiozarr.hierarchy.members import (
@@ -29,11 +29,14 @@ from aiozarr.hierarchy.members import (
 from aiozarr.hierarchy.mutations.locks import changes_of
 from aiozarr.hierarchy.mutations.move import move_node
 from aiozarr.hierarchy.mutations.nodes import create_node, create_nodes, delete_node
-from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata, new_node_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike, check_shape, resolve_dtype
+from aiozarr.hierarchy.new_metadata.by_format import (
+    ArrayOptions,
+    new_array_with_data,
+    new_group_metadata,
+    new_node_metadata,
+    with_options,
+)
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, check_shape, resolve_dtype
 from aiozarr.hierarchy.node import HandleOptions, Node
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
@@ -151,6 +154,7 @@ class Group(Node[GroupMetadata]):
         return render_tree(f"/{self._path}", found)
 
     @opens
+    @with_options(ArrayOptions)
     async def create_array(
         self,
         name: str,
@@ -158,41 +162,14 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
         dtype: DataTypeLike | None = None,
         data: ArrayLike | None = None,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
         overwrite: bool = False,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Create the array `name` below this group, of the group's format.
 
         Arguments and errors are those of `aiozarr.create_array`.
         """
-        options = {
-            "shape": shape,
-            "dtype": dtype,
-            "chunks": chunks,
-            "shards": shards,
-            "codecs": codecs,
-            "fill_value": fill_value,
-            "order": order,
-            "dimension_names": dimension_names,
-            "attributes": attributes,
-            "chunk_key_encoding": chunk_key_encoding,
-            "storage_transformers": storage_transformers,
-            "filters": filters,
-            "compressor": compressor,
-            "dimension_separator": dimension_separator,
-        }
-        metadata, values = new_array_with_data(self.zarr_format, options, data)
+        metadata, values = new_array_with_data(self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
         array = await self._create(make_array, name, metadata, overwrite)
         if values is not None:
             await array._write_first(values)
@@ -239,6 +216,7 @@ class Group(Node[GroupMetadata]):
         return {relative_name(path, self._path): node for path, node in handles.items()}
 
     @opens
+    @with_options(ArrayOptions)
     async def require_array(
         self,
         name: str,
@@ -246,18 +224,7 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex],
         dtype: DataTypeLike,
         exact: bool = False,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Open the array `name` below this group, or create it if nothing is stored there.
 
@@ -273,23 +240,7 @@ class Group(Node[GroupMetadata]):
         if found is not None:
             return found
         try:
-            return await self.create_array(
-                name,
-                shape=shape,
-                dtype=dtype,
-                chunks=chunks,
-                shards=shards,
-                codecs=codecs,
-                fill_value=fill_value,
-                order=order,
-                dimension_names=dimension_names,
-                attributes=attributes,
-                chunk_key_encoding=chunk_key_encoding,
-                storage_transformers=storage_transformers,
-                filters=filters,
-                compressor=compressor,
-                dimension_separator=dimension_separator,
-            )
+            return await self.create_array(name, shape=shape, dtype=dtype, **options)
         except NodeExistsError:
             # Another task has created it meanwhile.
             found = await self._open_matching_array(name, shape, dtype, exact)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 from urllib.request import url2pathname
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
+from aiozarr.common.formatting import argument
 from aiozarr.errors import AiozarrError, NodeNotFoundError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores.blocking import in_thread

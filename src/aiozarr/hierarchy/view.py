@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 # The engine itself would import these on the I/O thread, whose loop would wait.
 import aiozarr.engine.read.array_read
 import aiozarr.engine.write.write_operation  # noqa: F401
+from aiozarr.common.formatting import printable
 from aiozarr.engine import (
     NO_READ,
     ArrayLayout,
@@ -38,7 +39,6 @@ from aiozarr.engine import (
 from aiozarr.engine.progress import ProgressLike, shown_progress
 from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
-from aiozarr.formatting import printable
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.document import clip
 from aiozarr.metadata.extensions import MAX_EXTENSIONS, MAX_NAME_LENGTH, unsupported_member
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from aiozarr.concurrency import random_jitter
+from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.schedule.retry import RetryPolicy

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
+from aiozarr.stores.bucket.schemes import BUCKET_CLIENTS
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.object.schemes import BUCKET_CLIENTS
 from aiozarr.stores.options.option_table import flatten, pick
 
 Opener: TypeAlias = Callable[..., Store]
@@ -248,7 +248,7 @@ def _http(url: str, options: dict[str, Any]) -> Store:
 
 
 def _object(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.object.store import ObjectStore
+    from aiozarr.stores.bucket.store import ObjectStore
 
     return ObjectStore(url, **options)
 

@@ -15,7 +15,7 @@ from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
-from aiozarr.stores.object.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
+from aiozarr.stores.bucket.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
 from aiozarr.testing.fakes import Call, FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 

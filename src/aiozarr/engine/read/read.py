@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.listed_chunks import ListedChunks
 from aiozarr.engine.plan.plan import parts_of
 from aiozarr.engine.request.in_flight import InternedKey
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import SizedSelections
 from aiozarr.grid.transform import DimensionMap

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Generic, TypeVar
 
-from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
 
 T = TypeVar("T")
 
