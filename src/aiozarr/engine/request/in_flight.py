@@ -320,7 +320,6 @@ class ChunkBatch:
             self.subscription = None
             if not self.slices:
                 subscription.left = 0
-                self.close([number for number in range(len(self.positions)) if not self.joined.get(number)])
             for delivery, numbers in self.slices:
                 subscription.left -= 0 if delivery.is_decoding else len(numbers)
         else:
@@ -330,6 +329,9 @@ class ChunkBatch:
             if (joined := self.joined.get(number)) and subscription in joined:
                 joined.remove(subscription)
                 subscription.left = 0
+        if not self.slices and self.subscription is None:
+            # Without readers they will not be requested.
+            self.close([number for number in range(len(self.positions)) if not self.joined.get(number)])
         for delivery, _ in self.slices:
             delivery.cancel_unwanted(subscription.subscriber.operation)
 

@@ -155,3 +155,14 @@ def test_a_reader_waits_for_the_worker_that_has_its_chunks() -> None:
     delivery.works(request)
     batch.leave(mine)
     assert mine.left == 3
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_a_batch_that_all_readers_leave_before_its_requests_are_made_cannot_be_joined(leaves_first: bool) -> None:
+    table = ChunksInFlight()
+    mine, theirs = Reader().subscription(chunks=3), Reader().subscription()
+    batch = batch_of(table, mine, chunks=3)
+    batch.join(theirs, 1)
+    for subscription in (mine, theirs) if leaves_first else (theirs, mine):
+        batch.leave(subscription)
+    assert (mine.left, theirs.left, dict(table)) == (0, 0, {})
