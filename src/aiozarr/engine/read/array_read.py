@@ -74,13 +74,11 @@ def _blocking_read(
     return request
 
 
-class WholeChunks(Subscriber):
+class WholeChunks(Subscriber[ReadOperation]):
     """The chunks of one read that are stored objects.
 
     A chunk whose checksum does not match is fetched once more: bytes can be damaged on the way.
     """
-
-    operation: ReadOperation
 
     def __init__(self, operation: ReadOperation, read: Read) -> None:
         self.operation = operation

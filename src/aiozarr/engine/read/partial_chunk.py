@@ -45,7 +45,7 @@ def ranges_suffice(pipeline: CodecPipeline, entry: Entry, ranges: Ranges) -> boo
     return entry.size in (None, pipeline.raw.nbytes) and (entry.version is not None or len(ranges) == 1)
 
 
-class PartialChunk(Subscriber):
+class PartialChunk(Subscriber[ReadOperation]):
     """The bytes of a chunk, as far as they are wanted.
 
     The memory of the whole chunk is allocated, and only the ranges are touched: the system gives no more.
@@ -57,8 +57,6 @@ class PartialChunk(Subscriber):
         ranges: the ranges.
         on_completed: called when all ranges have their outcome, with the first error.
     """
-
-    operation: ReadOperation
 
     def __init__(
         self,

@@ -32,10 +32,8 @@ MAX_WHOLE_BYTES = 64 << 20
 """The size up to which a shard that is replaced again and again is fetched whole."""
 
 
-class ShardRead(Subscriber):
+class ShardRead(Subscriber[ReadOperation]):
     """One shard of one read. All its inner chunks are of one version of the object, or it is read again."""
-
-    operation: ReadOperation
 
     def __init__(
         self, operation: ReadOperation, layout: ArrayLayout, store: Store, key: str, output: ChunkOutput

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
@@ -93,10 +93,13 @@ def merge_key(settings: Settings) -> Hashable:
 # --- readers -----------------------------------------------------------------------------------------------------
 
 
-class Subscriber(ABC):
+OperationT_co = TypeVar("OperationT_co", bound=Operation, covariant=True)
+
+
+class Subscriber(ABC, Generic[OperationT_co]):
     """A reader of chunks. It receives the outcome of each subscription on the loop."""
 
-    operation: Operation
+    operation: OperationT_co
 
     @abstractmethod
     def chunks_completed(
@@ -134,7 +137,7 @@ class Subscription:
 
     __slots__ = ("batch", "left", "number", "out", "parts", "subscriber")
 
-    def __init__(self, subscriber: Subscriber, out: NDArray[Any], parts: Sequence[ChunkSelection]) -> None:
+    def __init__(self, subscriber: Subscriber[Operation], out: NDArray[Any], parts: Sequence[ChunkSelection]) -> None:
         self.subscriber = subscriber
         self.out = out
         self.parts = parts
@@ -357,6 +360,7 @@ class ChunkDelivery(ResponseHandler):
     __slots__ = ("_undecoded", "_works", "data", "is_decoding", "request", "slices", "start")
 
     request: ObjectRequest
+    slices: Sequence[tuple[ChunkBatch, Sequence[int]]]
 
     def __init__(self, slices: Sequence[tuple[ChunkBatch, Sequence[int]]], start: int | None) -> None:
         self.slices = slices
