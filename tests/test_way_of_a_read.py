@@ -19,7 +19,7 @@ HAND_OVERS = "①②③④⑤⑥⑦⑧⑨"
 MAX_LINES = 40
 MAX_HAND_OVERS = 9
 MAX_MODULES = 66
-MAX_FUNCTIONS = 345
+MAX_FUNCTIONS = 340
 
 
 def lines_of(block: str) -> Iterator[tuple[str, str]]:
