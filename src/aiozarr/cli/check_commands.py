@@ -184,7 +184,7 @@ async def _first_difference(key: str, source: ScheduledStore, destination: Sched
     while True:
         part = Range(start, PART_BYTES)
         values: list[Any] = await gather_all(
-            [store.fetch(key, part, cost=PART_BYTES) for store in (source, destination)]
+            [store.fetch(key, part, held=PART_BYTES) for store in (source, destination)]
         )
         one, other = [b"" if value is None else byte_view(value.data) for value in values]
         if one != other or None in values:

@@ -18,7 +18,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -120,7 +120,8 @@ class Engine:
         Raises:
             StoreError, CodecError, MissingChunkError, LimitError
         """
-        from aiozarr.engine.read.array_read import ArrayRead
+        from aiozarr.engine.read.array_read import read_steps
+        from aiozarr.engine.read.read_operation import ReadOperation
 
         for read in reads:
             read.layout.check_read(settings, read.maps)
@@ -132,7 +133,10 @@ class Engine:
         groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
         try:
             await _run_all(
-                [ArrayRead(self.state, group, settings=settings, report=report, progress=progress) for group in groups]
+                [
+                    ReadOperation(self.state, group, read_steps, settings=settings, report=report, progress=progress)
+                    for group in groups
+                ]
             )
         finally:
             if report is not None:
@@ -233,8 +237,7 @@ class _RequestLimit(RequestSource):
     """A caller without requests, whose limit holds while it is registered."""
 
     def __init__(self, settings: Settings) -> None:
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
+        self.limit_to(settings)
 
     def next(self) -> ScheduledRequest | None:
         return None

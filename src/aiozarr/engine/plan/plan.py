@@ -30,7 +30,7 @@ class PlanRow:
     """One request of a plan; of a plan of bounds, all requests for the chunks of one shard.
 
     Attributes:
-        round: 1, or 2 where an answer of the first round says what to ask for.
+        round: 1 for requests known in advance, 2 for those that depend on a shard index.
         key: the stored object.
         range: the bytes of it; None: all of it, or, in the second round of a plan of bounds, what its index will say.
         chunks: chunks that they hold of those that are read; 0 for an index.
@@ -58,7 +58,7 @@ class Plan:
         chunks: stored objects that the read touches.
         inner_chunks: inner chunks of shards that it touches; equal to `chunks` without shards.
         requests: requests to the store; an upper bound unless `exact`.
-        min_requests: a lower bound, as far as no shard index is at hand already; equal to `requests` where `exact`.
+        min_requests: a lower bound that assumes no cached shard index; equal to `requests` where `exact`.
         bytes: bytes that are fetched; an upper bound unless `exact`.
         bytes_wanted: those of them that are needed; the others are read over between merged ranges.
         exact: True once indexes and sizes have been looked up.
@@ -130,7 +130,7 @@ def plan_bounds(
     Args:
         layout: the array's.
         maps: what is read of each dimension.
-        suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
+        suffix_reads: whether the store serves suffix ranges; else the size of each shard may have to be requested.
         split_limit: the most bytes of one request; what has more comes in parts.
         merge_bounds: what is known of how requests are merged.
     """

@@ -14,7 +14,7 @@ from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_proje
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.in_flight import InternedKey
-from aiozarr.engine.request.index_request import IndexEntry, parse_index
+from aiozarr.engine.request.shard_index import IndexEntry, parse_index
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
