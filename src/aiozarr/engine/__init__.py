@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.plan.multipart_plan import split_limit
-    from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, check_size, fits_upper_bound, plan_bounds
+    from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, plan_bounds
+    from aiozarr.engine.plan.projections import check_size, fits_upper_bound
     from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
     from aiozarr.engine.progress import Progress
     from aiozarr.engine.read.read import Read
@@ -31,7 +32,8 @@ else:
             ".plan.bounds": "MergeLimitBounds",
             ".plan.listed_chunks": "ListedChunk ListedChunks",
             ".plan.multipart_plan": "split_limit",
-            ".plan.plan": "NO_READ LazyRows Plan check_size fits_upper_bound plan_bounds",
+            ".plan.plan": "NO_READ LazyRows Plan plan_bounds",
+            ".plan.projections": "check_size fits_upper_bound",
             ".progress": "Progress",
             ".read.read": "Read",
             ".read.stream": "BlockStream",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
+from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
@@ -16,11 +16,12 @@ from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.grid.run_length_axis import RunLengthAxis
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.metadata.v2_encoding import stored_member_path
 from aiozarr.settings import Settings
+
+if TYPE_CHECKING:
+    from aiozarr.codecs import ShardLayout
 
 MAX_LISTED = 1_000_000
 """The most chunk lengths that `ArrayLayout.objects` lists."""
@@ -100,6 +101,8 @@ class ArrayLayout:
             if largest.shard is not None:
                 _check_division(axes, largest.shard.inner_shape)
         except MetadataError as error:
+            from aiozarr.metadata.v2_encoding import stored_member_path
+
             error.node = error.node or node
             error.key, error.member = stored_member_path(metadata, error.member)
             raise
@@ -166,6 +169,8 @@ class ArrayLayout:
             try:
                 found = ObjectLayout.of(CodecPipeline(self._chain, replace(self.spec, shape=shape)))
             except MetadataError as error:
+                from aiozarr.metadata.v2_encoding import stored_member_path
+
                 error.node = error.node or self.node
                 error.key, error.member = stored_member_path(self.metadata, error.member)
                 raise
@@ -275,6 +280,8 @@ class ArrayLayout:
 
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:
     """Check that inner chunks divide every shard, not only the largest."""
+    from aiozarr.grid.run_length_axis import RunLengthAxis
+
     for dimension, (axis, inner) in enumerate(zip(axes, inner_shape, strict=True)):
         wrong = [each for each in axis.lengths if each % inner] if isinstance(axis, RunLengthAxis) else []
         if wrong:

@@ -8,9 +8,6 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.engine.listing import PageRequests, list_objects
-from aiozarr.engine.object_read import MultipartRead, PartLimits
-from aiozarr.engine.object_upload import MultipartUpload
 from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
 from aiozarr.engine.request.object_request import is_missing_status
 from aiozarr.engine.state import EngineState
@@ -117,6 +114,8 @@ class ScheduledStore:
             # In a worker: copying megabytes would block the loop.
             await self._state.pool.call(work, target.nbytes)
 
+        from aiozarr.engine.object_read import MultipartRead, PartLimits
+
         reason = f"and {max_bytes} are allowed"
         limits = PartLimits(part_bytes, part_bytes, max_bytes, reason, accepts_unversioned=True)
         read = MultipartRead(
@@ -202,6 +201,8 @@ class ScheduledStore:
         def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
             return self._call("set", key, send, cost=nbytes, written=nbytes)
 
+        from aiozarr.engine.object_upload import MultipartUpload
+
         part_bytes = store.upload_part_bytes(body.nbytes)
         if part_bytes is None:
             return await run_request(lambda _: store.upload(key, body), body.nbytes)
@@ -260,6 +261,8 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
+        from aiozarr.engine.listing import PageRequests
+
         pages = PageRequests(self._policy)
         return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
@@ -269,6 +272,8 @@ class ScheduledStore:
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
         """
+        from aiozarr.engine.listing import PageRequests, list_objects
+
         store, sizes = self.store, self._state.sizes
         pages = PageRequests(self._policy)
         entries = list_objects(lambda: store.scan(prefix), pages, self._policy, store_url=store.url)

@@ -86,13 +86,9 @@ class EngineState:
 
     @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
-        """Decoded chunks, if settings have a cache.
-
-        The table of indexes is made before. Immediate reads look into both from other threads, and must make neither.
-        """
+        """Decoded chunks, if settings have a cache. Immediate reads look into them from other threads."""
         from aiozarr.engine.cache.chunks import ChunkCaches
 
-        assert self.indexes is not None
         return ChunkCaches()
 
     @fork_safe_cached_property
@@ -101,6 +97,11 @@ class EngineState:
         from aiozarr.engine.request.coalescer import RangeCoalescer
 
         return RangeCoalescer()
+
+    @property
+    def indexes_if_made(self) -> ShardIndexes | None:
+        """The shard indexes; None if no shard was read. Any thread may ask."""
+        return vars(self).get("indexes")
 
     @property
     def has_read_arrays(self) -> bool:
@@ -122,7 +123,8 @@ class EngineState:
         """
         if not self.has_read_arrays:
             return
-        if self.indexes.is_idle and not (self.in_flight or self.batches or self.chunk_caches):
+        indexes = self.indexes_if_made
+        if (indexes is None or indexes.is_idle) and not (self.in_flight or self.batches or self.chunk_caches):
             return
         identity = None if key is None else store.object_identity(key)
         for chunk in list(self.in_flight.values()):
@@ -133,7 +135,8 @@ class EngineState:
         for share_key, batches in list(self.batches.items()):
             if key is None or any(batch.may_contain(key, identity) for batch in batches):
                 del self.batches[share_key]
-        self.indexes.invalidate(key, identity)
+        if indexes is not None:
+            indexes.invalidate(key, identity)
         if key is None:
             self.chunk_caches.clear()
         else:
@@ -158,4 +161,5 @@ class EngineState:
             return False
         if not self.has_read_arrays:
             return True
-        return not (self.in_flight or self.batches) and self.indexes.is_idle and self.coalescer.is_idle
+        made = [vars(self)[name] for name in ("indexes", "coalescer") if name in vars(self)]
+        return not (self.in_flight or self.batches) and all([part.is_idle for part in made])

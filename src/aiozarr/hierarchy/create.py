@@ -8,15 +8,15 @@ from typing import Any, Literal, SupportsIndex, TypeVar
 from numpy.typing import ArrayLike
 
 from aiozarr.engine.open_store import Target
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import Group, MakeNode, make_array, make_group
+from aiozarr.hierarchy.array import Array, make_array
+from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata
 from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
 from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
 from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.schedule.operations import observed

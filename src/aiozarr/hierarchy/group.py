@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
 from aiozarr.formatting import printable
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.info import GroupInfo, count_objects, table
+from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
-    ListedNode,
-    Tree,
     check_depth,
     check_listable,
     find_node,
     iter_nodes,
-    render_tree,
     walk_levels,
 )
 from aiozarr.hierarchy.mutations.locks import changes_of
-from aiozarr.hierarchy.mutations.move import move_node
-from aiozarr.hierarchy.mutations.nodes import create_node, create_nodes, delete_node
-from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata, new_node_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike, check_shape, resolve_dtype
-from aiozarr.hierarchy.node import HandleOptions, Node
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.names import child_path, join_path, relative_name
@@ -42,12 +30,18 @@ from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.schedule.operations import observed
 from aiozarr.stores import Store
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from aiozarr.hierarchy.info import GroupInfo
+    from aiozarr.hierarchy.members import ListedNode, Tree
+    from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
+    from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
+    from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
+    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike
+
 AnyNode: TypeAlias = "Array | Group"
 N = TypeVar("N", bound=AnyNode)
-
-
-MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
-"""Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
 class Group(Node[GroupMetadata]):
@@ -147,6 +141,8 @@ class Group(Node[GroupMetadata]):
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
         """
+        from aiozarr.hierarchy.members import render_tree
+
         found = [each async for batch in self._levels(max_depth) for each in batch]
         return render_tree(f"/{self._path}", found)
 
@@ -176,6 +172,8 @@ class Group(Node[GroupMetadata]):
 
         Arguments and errors are those of `aiozarr.create_array`.
         """
+        from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data
+
         options = {
             "shape": shape,
             "dtype": dtype,
@@ -203,6 +201,8 @@ class Group(Node[GroupMetadata]):
         self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
         """Create the group `name` below this group; arguments and errors are those of `aiozarr.create_group`."""
+        from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
+
         return await self._create(make_group, name, new_group_metadata(self.zarr_format, attributes), overwrite)
 
     async def create_hierarchy(
@@ -223,6 +223,9 @@ class Group(Node[GroupMetadata]):
             ValueError: a name is empty, occurs twice, or is below an array of the mapping.
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
+        from aiozarr.hierarchy.mutations.nodes import create_nodes
+        from aiozarr.hierarchy.new_metadata.by_format import new_node_metadata
+
         self._check_writeable()
         if not isinstance(nodes, Mapping):
             raise TypeError(f"nodes are a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
@@ -311,7 +314,7 @@ class Group(Node[GroupMetadata]):
             except NodeExistsError:
                 found = await self.open(name)
         if isinstance(found, Array):
-            raise _wrong_kind_error(found.url, found.path, found.metadata)
+            raise wrong_kind_error(found.url, found.path, found.metadata)
         return found
 
     async def move(self, source: str, dest: str) -> None:
@@ -328,6 +331,8 @@ class Group(Node[GroupMetadata]):
             ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
+        from aiozarr.hierarchy.mutations.move import move_node
+
         self._check_writeable()
         old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
         await self._run_on_io_thread(
@@ -344,6 +349,8 @@ class Group(Node[GroupMetadata]):
             NodeNotFoundError: there is none; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
+        from aiozarr.hierarchy.mutations.nodes import delete_node
+
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
         try:
@@ -357,6 +364,8 @@ class Group(Node[GroupMetadata]):
         Raises:
             StoreError: the listing failed.
         """
+        from aiozarr.hierarchy.info import GroupInfo, count_objects
+
         arrays = groups = None
         if self._metadata.consolidated is not None or self._store.supports.listable:
             kinds = [type(each.metadata) async for batch in self._levels(None) for each in batch]
@@ -380,6 +389,8 @@ class Group(Node[GroupMetadata]):
 
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
+
         consolidated = self._metadata.consolidated
         facts = [
             ("url", self.url),
@@ -392,6 +403,8 @@ class Group(Node[GroupMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
+        from aiozarr.hierarchy.mutations.nodes import create_node
+
         self._check_writeable()
         # The handle comes first: making it checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
@@ -411,7 +424,7 @@ class Group(Node[GroupMetadata]):
         if node is None:
             return None
         if isinstance(node, Group):
-            raise _wrong_kind_error(node.url, node.path, node.metadata)
+            raise wrong_kind_error(node.url, node.path, node.metadata)
         return check_matches(node, shape, dtype, exact=exact)
 
     async def _find(self, access: NodeAccess, *, may_be_implicit: bool | None = True) -> NodeMetadata | None:
@@ -476,23 +489,14 @@ def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool)
     Raises:
         TypeError: it has not.
     """
+    from aiozarr.hierarchy.new_metadata.v3 import check_shape, resolve_dtype
+
     if array.shape != check_shape(shape):
         raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; resize() changes it")
     required = np.dtype(object) if dtype is object else resolve_dtype(dtype)[0].dtype
     if not (array.dtype == required if exact else np.can_cast(array.dtype, required)):
         raise TypeError(f"{array.url} holds {array.metadata.data_type.name}, not {required}")
     return array
-
-
-def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
-    """Return the handle of an array.
-
-    Raises:
-        NodeTypeError: the metadata are those of a group.
-    """
-    if not isinstance(metadata, ArrayMetadata):
-        raise _wrong_kind_error(store.url_of(path), path, metadata)
-    return Array(store, path, metadata, options)
 
 
 def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
@@ -502,7 +506,7 @@ def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleO
         NodeTypeError: the metadata are those of an array.
     """
     if not isinstance(metadata, GroupMetadata):
-        raise _wrong_kind_error(store.url_of(path), path, metadata)
+        raise wrong_kind_error(store.url_of(path), path, metadata)
     return Group(store, path, metadata, options)
 
 
@@ -510,8 +514,3 @@ def make_node(store: Store, path: str, metadata: NodeMetadata, options: HandleOp
     """Return the handle of an array or a group."""
     make: MakeNode[AnyNode] = make_array if isinstance(metadata, ArrayMetadata) else make_group
     return make(store, path, metadata, options)
-
-
-def _wrong_kind_error(url: str, path: str, metadata: NodeMetadata) -> NodeTypeError:
-    found, expected = ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
-    return NodeTypeError(f"{url} is {found}, not {expected}", url=url, path=path)

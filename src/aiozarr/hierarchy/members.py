@@ -43,7 +43,6 @@ from aiozarr.model import JOURNAL_PREFIX
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 T = TypeVar("T")
 
@@ -313,9 +312,7 @@ def iter_nodes(
 
 
 def _parse(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
-    return consolidated_node(
-        consolidated, name, node=url, settings=settings, storage_transformers=ALL_TRANSFORMER_NAMES
-    )
+    return consolidated_node(consolidated, name, node=url, settings=settings, storage_transformers=None)
 
 
 def _segments(name: str) -> tuple[str, ...]:

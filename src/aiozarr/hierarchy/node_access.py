@@ -41,7 +41,6 @@ from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 MAX_SEARCHED_PREFIXES = 1000
 """Prefixes that are listed in search of a node, before a place without documents counts as no group."""
@@ -210,7 +209,7 @@ def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int |
         node=access.url,
         settings=access.settings,
         zarr_format=zarr_format,
-        storage_transformers=ALL_TRANSFORMER_NAMES,
+        storage_transformers=None,
         use_consolidated=access.use_consolidated,
     )
 

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from os.path import exists, isfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
-from urllib.request import url2pathname
 
 from aiozarr.concurrency import gather_all
 from aiozarr.errors import AiozarrError, NodeNotFoundError
@@ -21,7 +18,6 @@ from aiozarr.formatting import argument
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
 from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.local.store import LocalStore
 
 P = ParamSpec("P")
 
@@ -120,6 +116,8 @@ def opens(function: Callable[P, Coroutine[Any, Any, N]]) -> Callable[P, Opening[
 
 def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error of an unknown keyword, with the nearest known one."""
+    from difflib import get_close_matches  # imported on use, as few names are wrong
+
     nearest = get_close_matches(name, [each for each in known if each != "self"], n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     return TypeError(f"{function} has no keyword {name!r}{hint}")
@@ -155,6 +153,8 @@ async def missing_node_error(
         other: the node of another format at the path.
         may_be_mode: the path is an argument where other libraries take a mode.
     """
+    from difflib import get_close_matches
+
     error = node_not_found_error(access.store, access.path, zarr_format, other)
     if other is not None:
         return error
@@ -181,9 +181,9 @@ async def missing_node_error(
             hints.append(f"did you mean {nearest[0]!r}?")
         if may_be_mode and access.path in MODES:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
-    if not hints and not access.path and isinstance(access.store, LocalStore):
-        root = access.store.root
-        if not await in_thread(lambda: exists(root)):
+    if not hints and not access.path:
+        root = _local_root(access)
+        if root is not None and not await in_thread(lambda: exists(root)):
             hints.append("the directory does not exist")
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
@@ -205,14 +205,24 @@ async def _unfinished_work(access: NodeAccess) -> str | None:
 
 def _file_in_the_way(access: NodeAccess) -> str | None:
     """Return what a message says of a file at the path of a node in a local store, or above it; None: there is none."""
-    if not isinstance(access.store, LocalStore):
+    from pathlib import Path
+
+    root = _local_root(access)
+    if root is None:
         return None
-    place = Path(url2pathname(access.url.removeprefix("file://")))
+    place = Path(root, access.path)
     # The functions of os.path answer False where those of pathlib raise, for a name that is too long, for example.
     if isfile(place):
         return "there is a file of this name"
     above = next(filter(isfile, place.parents), None)
     return None if above is None else f"{str(above)!r} is a file"
+
+
+def _local_root(access: NodeAccess) -> str | None:
+    """Return the root of a local store; None for other stores."""
+    from aiozarr.stores.local.store import LocalStore
+
+    return access.store.root if isinstance(access.store, LocalStore) else None
 
 
 def _beside_root(access: NodeAccess) -> tuple[NodeAccess | None, str]:

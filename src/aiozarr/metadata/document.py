@@ -8,13 +8,15 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_DEPTH = 200
 MAX_INT_DIGITS = 4300

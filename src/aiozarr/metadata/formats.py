@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
-from aiozarr.metadata.consolidated import (
-    check_node_count,
-    document_of,
-    parse_zmetadata,
-    zmetadata_members,
-)
+from aiozarr.metadata.consolidated import check_node_count, document_of, parse_zmetadata, zmetadata_members
 from aiozarr.metadata.document import Document, dump_document, load_document
 from aiozarr.metadata.format_rules import (
     ARRAY_KEY,
@@ -29,16 +22,12 @@ from aiozarr.metadata.format_rules import (
     ZMETADATA_KEY,
 )
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
-from aiozarr.metadata.v1 import parse_v1, v1_members
-from aiozarr.metadata.v2 import (
-    parse_attributes,
-    parse_v2_array,
-    parse_v2_group,
-    v2_members,
-)
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
 from aiozarr.plugins import unknown_extension
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 
@@ -73,7 +62,7 @@ def parse_node(
     node: str,
     settings: Settings = DEFAULT_SETTINGS,
     zarr_format: int | None = None,
-    storage_transformers: Container[str] = (),
+    storage_transformers: Container[str] | None = (),
     use_consolidated: bool = True,
 ) -> NodeMetadata | None:
     """Return the metadata of a node.
@@ -86,7 +75,7 @@ def parse_node(
         node: URL or path of the node, for errors.
         settings: `max_metadata_bytes`, `strict` and `v1_order_f` apply.
         zarr_format: the only format to consider; None for all formats.
-        storage_transformers: names of the known storage transformers.
+        storage_transformers: names of the known storage transformers; None: all names, for callers that resolve them.
         use_consolidated: False to leave consolidated metadata unread, unless a group has no other document.
 
     Returns: the metadata, or None if the node has no document.
@@ -150,7 +139,7 @@ def consolidated_node(
     *,
     node: str,
     settings: Settings = DEFAULT_SETTINGS,
-    storage_transformers: Container[str] = (),
+    storage_transformers: Container[str] | None = (),
 ) -> NodeMetadata | None:
     """Return the metadata of the node at `path` from consolidated metadata, with the errors of `parse_node`.
 
@@ -205,6 +194,8 @@ class _Reader:
         document = self.document(key)
         if document is None:
             return {}
+        from aiozarr.metadata.v2 import parse_attributes
+
         with self.located(key):
             return parse_attributes(document, self.settings)
 
@@ -239,6 +230,10 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
 
 
 def _read_v2(reader: _Reader) -> NodeMetadata | None:
+    if all(reader.document(key) is None for key in (ARRAY_KEY, GROUP_KEY, ZMETADATA_KEY)):
+        return None
+    from aiozarr.metadata.v2 import parse_v2_array, parse_v2_group
+
     document = reader.document(ARRAY_KEY)
     if document is not None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
@@ -266,6 +261,8 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(META_KEY)
     if document is None:
         return None
+    from aiozarr.metadata.v1 import parse_v1
+
     if reader.settings.strict and reader.document(ATTRS_KEY) is None:
         with reader.located(ATTRS_KEY):
             raise InvalidMetadataError("the document is missing")
@@ -281,9 +278,13 @@ def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
     if metadata.zarr_format == 3:
         return {V3_KEY: v3_members(metadata)}
     if metadata.zarr_format == 2:
+        from aiozarr.metadata.v2 import v2_members
+
         return v2_members(metadata)
     if isinstance(metadata, GroupMetadata):
         raise UnsupportedMetadataError("Zarr v1 has no groups", point="zarr_format", name="1")
+    from aiozarr.metadata.v1 import v1_members
+
     return v1_members(metadata)
 
 
@@ -295,7 +296,7 @@ def _for_consolidation(metadata: NodeMetadata) -> NodeMetadata:
     return replace(metadata, consolidated=empty)
 
 
-def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str]) -> None:
+def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str] | None) -> None:
     for i, transformer in enumerate(metadata.storage_transformers):
-        if transformer.must_understand and transformer.name not in known:
+        if known is not None and transformer.must_understand and transformer.name not in known:
             raise unknown_extension("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")

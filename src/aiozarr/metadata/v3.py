@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import (
     Document,
@@ -18,14 +17,15 @@ from aiozarr.metadata.document import (
     required,
 )
 from aiozarr.metadata.extensions import (
+    ELEMENTS,
     may_be_ignored,
     parse_extension,
     parse_extensions,
+    refuse_pickle,
     render_extension,
 )
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata
-from aiozarr.metadata.v2_encoding import ELEMENTS, refuse_pickle
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -53,7 +53,12 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     if node_type == "array":
         return _parse_array(members, attributes, settings)
     extra = _parse_extra(members, _GROUP_MEMBERS)
-    return GroupMetadata(3, attributes, extra, parse_inline(members.get(CONSOLIDATED_MEMBER), document))
+    consolidated = None
+    if members.get(CONSOLIDATED_MEMBER) is not None:
+        from aiozarr.metadata.consolidated import parse_inline
+
+        consolidated = parse_inline(members[CONSOLIDATED_MEMBER], document)
+    return GroupMetadata(3, attributes, extra, consolidated)
 
 
 def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
@@ -82,6 +87,8 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
         members = _array_members(metadata)
     members |= {"attributes": dict(metadata.attributes), **metadata.extra}
     if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
+        from aiozarr.metadata.consolidated import inline_member
+
         members[CONSOLIDATED_MEMBER] = inline_member(metadata.consolidated)
     return members
 

@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
@@ -95,6 +97,11 @@ class Codec(ABC):
 
 class ArrayArrayCodec(Codec):
     """An array -> array codec."""
+
+    @property
+    def permutation(self) -> tuple[int, ...] | None:
+        """The decoded dimension of each encoded one, of a codec that only permutes dimensions; else None."""
+        return None
 
     @abstractmethod
     def resolve(self, spec: ArraySpec) -> ArraySpec:

@@ -11,12 +11,9 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.blocking_read import BlockingRead
-from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_partial_chunk
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import MAX_COPYING, ChunkOutput, ReadOperation
-from aiozarr.engine.read.shard_read import ShardRead
-from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
-from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
+from aiozarr.engine.request.in_flight import MAX_PENDING_RANGES, InFlightChunk, Subscriber, Subscription
 from aiozarr.engine.request.object_request import FetchRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChecksumError
@@ -135,6 +132,8 @@ class ArrayRead(ReadOperation):
         key = read.prefix + read.layout.key_of(part)
         out, placed = self.target(read, part)
         if read.layout.shard is not None:
+            from aiozarr.engine.read.shard_read import ShardRead
+
             shard = ShardRead(self, read.layout, read.store, key, out, placed)
             self.sorting += shard.is_long
             self.start(shard.read)
@@ -145,6 +144,8 @@ class ArrayRead(ReadOperation):
 
     def _begin_partial(self, chunks: WholeChunks, key: str, out: NDArray[Any], part: ChunkSelection) -> bool:
         """Read a part of a chunk, if that is cheaper than all of it; return whether it is."""
+        from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_partial_chunk
+
         read, chunk_id = chunks.read, (chunks.read.token, key)
         pipeline = read.layout.object_of(part).pipeline
         ranges = ranges_of_chunk(self.state, self.partial_planner, read.store, self.settings, pipeline, part)

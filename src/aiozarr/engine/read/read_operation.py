@@ -7,13 +7,12 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
-from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.chunk_batch import BatchSubscriber, InnerChunkBatch
@@ -26,17 +25,20 @@ from aiozarr.engine.request.in_flight import (
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.request.multipart_request import MultipartRequest
 from aiozarr.engine.request.object_request import FetchRequest, ObjectRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import MissingChunkError
+from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Version
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
 
 MAX_COPYING = 256
 """Cached chunks that one read has before the workers; it begins no more before half of them are in place."""
@@ -60,7 +62,6 @@ class ReadOperation(ChunkOperation):
     Attributes:
         state: the shared state of the I/O thread.
         merge_limits: limits of merging ranges.
-        partial_planner: decides which chunks are read in part.
         cached: chunks that came from the cache.
         starting: coroutines that have not begun yet.
         batches: batches of inner chunks that its coroutines wait for.
@@ -87,7 +88,6 @@ class ReadOperation(ChunkOperation):
         self.state = state
         self.in_flight = state.in_flight
         self.merge_limits = self.queue.merge_limits(settings)
-        self.partial_planner = partial_planner(self.merge_limits, self.queue.is_blocking)
         self.shared = self.cached = 0
         self.pending_ranges = 0
         self.decoding = 0
@@ -110,6 +110,13 @@ class ReadOperation(ChunkOperation):
             # Only reads from memory and local files wait for the pages.
             head_bytes = head_extent(reads[0].out, reads[0].parts) if self.queue.is_blocking else 0
             self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
+
+    @fork_safe_cached_property
+    def partial_planner(self) -> PartialChunkPlanner:
+        """Decides which chunks are read in part."""
+        from aiozarr.engine.plan.partial_plan import partial_planner
+
+        return partial_planner(self.merge_limits, self.queue.is_blocking)
 
     def start_eagerly(self) -> None:
         if self._prefault is not None:
@@ -189,6 +196,8 @@ class ReadOperation(ChunkOperation):
         if cost > self._multipart_bytes and len(chunks) == 1 and (byte_range is None or if_match is not None):
             limit = split_limit(store, self.settings) if self.state.has_versions(store) else NO_SPLIT
             if limit < cost:
+                from aiozarr.engine.request.multipart_request import MultipartRequest
+
                 without_versions = self.state.stores_without_versions
                 request = MultipartRequest(
                     self,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.request.in_flight import InFlightChunk, Subscription
@@ -31,6 +30,9 @@ from aiozarr.engine.workers.worker_pool import WorkItem, run_captured
 from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class DecodedRequest(Protocol):

@@ -7,13 +7,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from aiozarr.engine.request.chunk_batch import BatchRequest, InnerChunkBatch, WantedRange
-from aiozarr.engine.request.in_flight import ChunkOperation, merge_key
+from aiozarr.engine.request.in_flight import MAX_PENDING_RANGES, ChunkOperation, merge_key
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.stores.contract import Store
-
-MAX_PENDING_RANGES = 128
-"""An operation with so many ranges that wait for their requests begins no further objects."""
 
 MIN_CHUNKS_PER_REQUEST = 8
 """Inner chunks that a request of a batch has, on average. Windows of 45 inner chunks in 23 requests take 6 % less

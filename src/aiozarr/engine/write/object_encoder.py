@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 
 from aiozarr.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
-from aiozarr.engine.plan.plan import inner_parts
+from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.workers.encoder import ChangedShard, encode_chunk, encode_inner
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError

@@ -19,7 +19,7 @@ from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 PAGE_SIZE = 1000
 """Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.request.chunk_batch import WantedRange
-from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES, RangeCoalescer
-from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
+from aiozarr.engine.request.coalescer import RangeCoalescer
+from aiozarr.engine.request.in_flight import MAX_PENDING_RANGES, InFlightChunk, InFlightChunks, Subscription
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.settings import Settings
