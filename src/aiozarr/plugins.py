@@ -88,6 +88,19 @@ def load_class(point: str, name: str, *kinds: type) -> Any:
     return plugin
 
 
+_registrations = 0
+
+
+def registration_count() -> int:
+    """Return how often extensions were registered: what was made of names before may be made of other classes now."""
+    return _registrations
+
+
+def _note_registration() -> None:
+    global _registrations
+    _registrations += 1
+
+
 class ClassRegistry(Generic[T]):
     """The classes of one extension point by name: registered ones, those of aiozarr, those of installed packages.
 
@@ -129,6 +142,7 @@ class ClassRegistry(Generic[T]):
             self.classes.setdefault(name, kind)
         else:
             self.classes[name] = kind
+            _note_registration()
 
     def find(self, name: str) -> type[T] | None:
         """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
@@ -210,6 +224,7 @@ def entry_point_names(point: str) -> tuple[str, ...]:
 def clear_entry_points() -> None:
     """Clear the cache of entry points, after packages were installed or removed while the program runs."""
     _announced.cache_clear()
+    _note_registration()
 
 
 @cache

@@ -248,7 +248,28 @@ def _check_depth(raw: bytes) -> None:
         depth += int(levels[-1])
 
 
+class _UnusualDocumentError(Exception):
+    """A document with duplicate keys."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _UnusualDocumentError
+    return members
+
+
+# Made once: making a decoder takes as long as decoding a small document.
+_decode = json.JSONDecoder(object_pairs_hook=_unique).decode
+
+
 def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:
+    if len(raw) <= MAX_INT_DIGITS:
+        try:
+            return _decode(raw.decode())
+        except (_UnusualDocumentError, ValueError, RecursionError):
+            pass  # the parser below accepts it, or names the fault
+
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) != len(pairs):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import DataType
@@ -25,7 +27,8 @@ from aiozarr.metadata.extensions import (
     render_extension,
 )
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
-from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata
+from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.plugins import registration_count
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -33,6 +36,8 @@ _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
     *("attributes", "dimension_names", "storage_transformers"),
 }
+MAX_SHARED_BYTES = 4096
+"""A longer description of an array's elements, such as one of an irregular grid, is not shared with other arrays."""
 _GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", CONSOLIDATED_MEMBER}
 
 
@@ -113,10 +118,47 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
 
 
 def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
-    shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (required(members, n) for n in _REQUIRED)
+    shape, *described = (required(members, name) for name in _REQUIRED)
     extra = _parse_extra(members, _ARRAY_MEMBERS)
     lengths = parse_lengths(shape, "shape", 0)
-    parsed_type = DataType.from_json(data_type, strict=settings.strict)
+    described.append(members.get("storage_transformers", []))
+    # Not the values themselves as the key: True and 1.0 equal 1, and are no integers of JSON.
+    key = marshal.dumps(described, 2)
+    if len(key) <= MAX_SHARED_BYTES:
+        elements = _shared_elements(key, settings.strict, registration_count())
+    else:
+        elements = _parse_elements(*described, strict=settings.strict)
+    names = _parse_dimension_names(members, len(lengths), settings)
+    return ArrayMetadata(3, lengths, *elements[:5], attributes, names, elements.storage_transformers, extra)
+
+
+class _Elements(NamedTuple):
+    """The members of an array that are equal in many arrays, parsed."""
+
+    data_type: DataType
+    chunk_grid: NamedConfig
+    chunk_key_encoding: NamedConfig
+    fill_value: FillValue
+    codecs: tuple[NamedConfig, ...]
+    storage_transformers: tuple[NamedConfig, ...]
+
+
+@lru_cache(256)
+def _shared_elements(described: bytes, strict: bool, registrations: int) -> _Elements:
+    return _parse_elements(*marshal.loads(described), strict=strict)
+
+
+def _parse_elements(
+    data_type: object,
+    chunk_grid: object,
+    chunk_key_encoding: object,
+    fill_value: object,
+    codecs: object,
+    storage_transformers: object,
+    *,
+    strict: bool,
+) -> _Elements:
+    parsed_type = DataType.from_json(data_type, strict=strict)
     chain = parse_extensions(codecs, "codecs")
     for i, codec in enumerate(chain):
         refuse_pickle(codec.name, f"codecs[{i}]")
@@ -124,26 +166,16 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
             raise InvalidMetadataError(f"Zarr v3 does not have the codec {ELEMENTS!r}", member=f"codecs[{i}]")
     if not chain:
         raise InvalidMetadataError("the list is empty; an array -> bytes codec is required", member="codecs")
-    return ArrayMetadata(
-        zarr_format=3,
-        shape=lengths,
-        data_type=parsed_type,
-        chunk_grid=parse_extension(chunk_grid, "chunk_grid"),
-        chunk_key_encoding=parse_extension(chunk_key_encoding, "chunk_key_encoding"),
-        fill_value=_parse_fill_value(fill_value, parsed_type, settings),
-        codecs=chain,
-        attributes=attributes,
-        dimension_names=_parse_dimension_names(members, len(lengths), settings),
-        storage_transformers=parse_extensions(members.get("storage_transformers", []), "storage_transformers"),
-        extra=extra,
-    )
-
-
-def _parse_fill_value(value: object, data_type: DataType, settings: Settings) -> FillValue:
     # GDAL writes null, which no core type allows, for "no fill value". Its arrays must be readable.
-    if value is None and not settings.strict:
-        return data_type.default_fill_value
-    return data_type.parse_fill_value(value, strict=settings.strict)
+    is_null = fill_value is None and not strict
+    return _Elements(
+        parsed_type,
+        parse_extension(chunk_grid, "chunk_grid"),
+        parse_extension(chunk_key_encoding, "chunk_key_encoding"),
+        parsed_type.default_fill_value if is_null else parsed_type.parse_fill_value(fill_value, strict=strict),
+        chain,
+        parse_extensions(storage_transformers, "storage_transformers"),
+    )
 
 
 def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Settings) -> tuple[str | None, ...] | None:
