@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -33,6 +33,7 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
+from aiozarr.hierarchy.call_batches import calls_of
 from aiozarr.metadata.format_rules import document_write_order, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
 from aiozarr.metadata.names import ancestors, check_path, key_prefix
@@ -40,7 +41,7 @@ from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
-from aiozarr.stores import Store
+from aiozarr.stores import BlockingStore, Store
 
 MAX_SEARCHED_PREFIXES = 1000
 """Prefixes that are listed in search of a node, before a place without documents counts as no group."""
@@ -85,6 +86,18 @@ class NodeAccess:
     def url(self) -> str:
         """The canonical URL of the node."""
         return self.store.url_of(self.path)
+
+    @property
+    def reads_now(self) -> bool:
+        """Whether documents may be read without requests: nothing counts these, and the store's reads are its own."""
+        store = self.store
+        return (
+            isinstance(store, BlockingStore)
+            and type(store).fetch is BlockingStore.fetch
+            and store.has_bounded_reads
+            and self.report is None
+            and self.settings.on_event is None
+        )
 
     def sibling(self, path: str) -> NodeAccess:
         """Return the access to another node of the same store."""
@@ -190,12 +203,46 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
             raise
 
     requested = tuple(keys)
+    found = await read_now([access], requested)
+    if found is not None:
+        return found[0]
     values = await gather_all(fetch(key) for key in requested)
     if refusals and not any(value is not None for value in values):
         refusal = refusals[next(key for key in requested if key in refusals)]
         refusal.message = f"the metadata of {access.url} could not be read: {refusal.message}"
         raise refusal
     return dict(zip(requested, values, strict=True))
+
+
+async def read_now(
+    accesses: Sequence[NodeAccess], keys: Sequence[str], *, until_found: bool = False
+) -> list[Documents] | None:
+    """Read these documents of nodes of a local store in one thread, without a request for each.
+
+    `until_found`: none are read behind the first node that has one.
+
+    Returns: the documents of each node. None: each has to be requested, because the store has another way to fetch, the
+        requests are counted, or one has failed and may be repeated.
+    """
+    if not all(access.reads_now for access in accesses):
+        return None
+
+    def fetch(access: NodeAccess, key: str) -> Value | None:
+        assert isinstance(access.store, BlockingStore)
+        return access.store.fetch_now(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
+
+    def read() -> list[Documents]:
+        found: list[Documents] = []
+        for access in accesses:
+            found.append({key: fetch(access, key) for key in keys})
+            if until_found and any(value is not None for value in found[-1].values()):
+                break
+        return found
+
+    try:
+        return await calls_of(accesses[0].engine).call(read)
+    except (StoreError, LimitError):
+        return None
 
 
 def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:
@@ -353,7 +400,13 @@ async def has_keys_below(access: NodeAccess) -> bool | None:
     """
     if not access.store.supports.listable:
         return None
-    entries = access.scheduled.scan(access.prefix)
+    store, prefix = access.store, access.prefix
+    if access.reads_now and isinstance(store, BlockingStore):
+        with suppress(StoreError):
+            found = await calls_of(access.engine).call(lambda: store.has_keys_now(prefix))
+            if found is not None:
+                return found
+    entries = access.scheduled.scan(prefix)
     try:
         async for _ in entries:
             return True

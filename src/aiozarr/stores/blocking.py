@@ -68,6 +68,10 @@ class BlockingStore(Store):
             memory[: len(view)] = view
         return len(view)
 
+    def has_keys_now(self, prefix: str) -> bool | None:
+        """Return whether any key begins with `prefix`, in the calling thread; None: only `scan` tells it."""
+        return None
+
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """Do what `set` does, in the calling thread; a blocking store always has the version that it wrote."""
@@ -117,13 +121,13 @@ class BlockingStore(Store):
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation does not await it, so `call` must have no side effects."""
-    future = _start(call)
+    future = start_in_thread(call)
     return call() if future is None else await future
 
 
 async def in_thread_uncancelled(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation is raised only after `call` has ended."""
-    future = _start(call)
+    future = start_in_thread(call)
     if future is None:
         return call()
     try:
@@ -134,7 +138,7 @@ async def in_thread_uncancelled(call: Callable[[], T]) -> T:
         raise
 
 
-def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
+def start_in_thread(call: Callable[[], T]) -> asyncio.Future[T] | None:
     """Start `call` in a thread of the loop's default executor.
 
     Returns: the future of its result, or None if the interpreter is exiting (atexit) and no thread can be started.

@@ -127,8 +127,12 @@ class LocalStore(BlockingStore):
             return None
         if not name:
             return None
-        above = LocalStore(os.fsdecode(directory), durable=self._durable)
-        return with_root(self, **vars(above)), text
+        # Without links on the way to the root there are none on the way to its parent.
+        real = directory if self._identity[1] == self._root else os.path.realpath(directory)
+        base = directory.rstrip(b"/") + b"/"
+        return with_root(
+            self, _root=directory, _base=base, _url="file://" + quote(directory), _identity=(LocalStore, real)
+        ), text
 
     def child_store(self, path: str) -> Store:
         """Return the store of the directory `path` below the root."""
@@ -292,6 +296,14 @@ class LocalStore(BlockingStore):
             if stat.S_ISREG(status.st_mode):
                 return Entry(key, status.st_size, version_of(status))
         return None
+
+    def has_keys_now(self, prefix: str) -> bool | None:
+        from aiozarr.stores.local import walk
+
+        if type(self).scan is not LocalStore.scan:
+            return None
+        with self._translated("listing", prefix):
+            return any(walk.walk(self._base, self._directory(prefix), 1))
 
     # --- coroutines ----------------------------------------------------------------------------------------------
 
