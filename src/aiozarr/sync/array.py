@@ -6,26 +6,29 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from aiozarr import hierarchy
-from aiozarr.engine import Plan
-from aiozarr.engine.progress import ProgressLike
-from aiozarr.grid.advanced import ArraySelection
 from aiozarr.grid.transform import BasicSelection
-from aiozarr.hierarchy.casting import convert_values, is_large_cast
+from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
 from aiozarr.hierarchy.node import Node as AsyncNode
-from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
+from aiozarr.hierarchy.view import View as AsyncView
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
-from aiozarr.stores.transformer import StorageTransformer
 from aiozarr.sync.wait import blocking_method, iterate, unchanged, wait
 
-N = TypeVar("N", hierarchy.Array, hierarchy.Group)
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from aiozarr.engine import Plan
+    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.grid.advanced import ArraySelection
+    from aiozarr.hierarchy.number_casts import Casting
+    from aiozarr.stores.transformer import StorageTransformer
+
+N = TypeVar("N", bound=AsyncNode[Any])
 
 
 class Node(Generic[N]):
@@ -91,7 +94,7 @@ def async_node(node: Node[N]) -> N:
     return node._async
 
 
-class Array(UnreadValues, Node[hierarchy.Array]):
+class Array(UnreadValues, Node[AsyncArray]):
     """An array in a store; see `aiozarr.Array`. `arr[selection]` reads, `arr[selection] = values` writes."""
 
     @property
@@ -202,11 +205,13 @@ class Array(UnreadValues, Node[hierarchy.Array]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return as_numpy(self.view, dtype, copy)
 
-    resize = blocking_method(hierarchy.Array.resize, unchanged)
-    info = blocking_method(hierarchy.Array.info, unchanged)
+    resize = blocking_method(AsyncArray.resize, unchanged)
+    info = blocking_method(AsyncArray.info, unchanged)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread, as in View.write.
             values = convert_values(values, self.dtype)
@@ -268,7 +273,7 @@ class ArrayBlockIndexer(ArrayIndexer):
 
     __slots__ = ("_blocks",)
 
-    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[hierarchy.View]) -> None:
+    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[AsyncView]) -> None:
         super().__init__(select)
         self._blocks = blocks
 
@@ -294,7 +299,7 @@ class View(UnreadValues):
     else:
         __iter__ = UnreadValues._refuse_iteration
 
-    def __init__(self, array: Array, view: hierarchy.View) -> None:
+    def __init__(self, array: Array, view: AsyncView) -> None:
         self._array = array
         self._async = view
 
@@ -354,6 +359,8 @@ class View(UnreadValues):
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread: the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
