@@ -92,14 +92,20 @@ def _children_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def node_costs(
-    pythons: Mapping[str, str], folder: str, count: int, rounds: int
-) -> dict[str, dict[str, float] | None]:
+def node_costs(pythons: Mapping[str, str], folder: str, count: int, rounds: int) -> dict[str, dict[str, float] | None]:
     """Return the median microseconds of CPU for each operation, by library; None for one that cannot run here."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in LIBRARIES}
     for _ in range(rounds):
         for name in LIBRARIES:
-            command = [pythons.get(name, pythons["aiozarr"]), __file__, "--measure", name, folder, "--nodes", str(count)]
+            command = [
+                pythons.get(name, pythons["aiozarr"]),
+                __file__,
+                "--measure",
+                name,
+                folder,
+                "--nodes",
+                str(count),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(folder))
             if done.returncode == 0:
                 found[name].append(dict(zip(OPERATIONS, map(float, done.stdout.split()), strict=True)))
@@ -187,7 +193,9 @@ def main() -> None:
     rows = []
     for operation in OPERATIONS:
         cells = ["–" if each is None else f"{each[operation]:.0f}" for each in costs.values()]
-        rows.append([operation.replace("[", "\\["), *cells, *(_ratio(costs[name], peer, operation) for name in LIBRARIES[:2])])
+        rows.append(
+            [operation.replace("[", "\\["), *cells, *(_ratio(costs[name], peer, operation) for name in LIBRARIES[:2])]
+        )
     headings = ["operation", *LIBRARIES, "aiozarr, ratio", "aiozarr.sync, ratio"]
     console.print(rows_table(f"Microseconds of CPU of a node, {args.nodes} arrays in a group", headings, rows))
 

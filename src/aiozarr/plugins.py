@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+import marshal
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -29,6 +30,10 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Entry point group of each extension point. The name of an entry point is the name in documents."""
+
+_MAX_SHARED_RESULTS = 256
+_MAX_SHARED_BYTES = 4096
+"""Results for longer descriptions, such as that of an irregular grid, are not shared."""
 
 _MAX_LISTED_NAMES = 8
 """Maximum number of names in a message."""
@@ -263,6 +268,34 @@ class NamedConfiguration(Protocol):
     def configuration(self) -> Mapping[str, Any]:
         """The `configuration` member; empty if the document has none."""
         ...
+
+
+class SharedResults(Generic[T]):
+    """What was made of extensions, shared by all callers that describe equal ones. Any thread.
+
+    Results must not be changed. After a registration they are made again: a name may stand for another class then.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, T] = {}
+
+    def get(self, extensions: Iterable[NamedConfiguration], *others: Hashable, make: Callable[[], T]) -> T:
+        """Return the result for these extensions and these `others`; `make()` if there is none yet."""
+        try:
+            # Not the values themselves: True and 1.0 equal 1, and an extension may refuse them.
+            described = marshal.dumps([(each.name, each.configuration) for each in extensions], 2)
+        except ValueError:
+            return make()  # a configuration of other types than JSON's
+        if len(described) + sum(len(each) for each in others if isinstance(each, bytes)) > _MAX_SHARED_BYTES:
+            return make()
+        key = (described, *others, _registrations)
+        found = self._made.get(key)
+        if found is None:
+            found = make()
+            if len(self._made) >= _MAX_SHARED_RESULTS:
+                self._made.clear()
+            self._made[key] = found
+        return found
 
 
 def check_members(

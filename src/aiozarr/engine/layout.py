@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import marshal
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
@@ -19,7 +18,7 @@ from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.plugins import registration_count
+from aiozarr.plugins import SharedResults
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,15 +90,15 @@ class ArrayLayout:
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
         """
-        key = _sharing_key(metadata, settings)
-        found = None if key is None else _shared.get(key)
-        if found is None:
-            found = cls._resolve(metadata, node, settings)
-            if key is not None:
-                if len(_shared) >= MAX_SHARED_LAYOUTS:
-                    _shared.clear()
-                _shared[key] = replace(found, node="", metadata=replace(metadata, attributes={}, extra={}))
-            return found
+        found = _shared.get(
+            (metadata.chunk_grid, metadata.chunk_key_encoding, *metadata.codecs),
+            metadata.shape,
+            metadata.data_type,
+            metadata.data_type.fill_key(metadata.fill_value),
+            settings.max_chunk_bytes,
+            settings.strict,
+            make=lambda: cls._resolve(replace(metadata, attributes={}, extra={}), node, settings),
+        )
         return cls(
             node,
             metadata,
@@ -305,33 +304,7 @@ class ArrayLayout:
             )
 
 
-MAX_SHARED_LAYOUTS = 256
-"""Layouts that further arrays share: with them, an opened array costs a few KiB less, and 60 µs."""
-MAX_KEY_BYTES = 4096
-"""The layout of a longer description, such as that of an irregular grid, is not shared."""
-_shared: dict[Hashable, ArrayLayout] = {}
-
-
-def _sharing_key(metadata: ArrayMetadata, settings: Settings) -> Hashable:
-    """Return a key of the layout, equal for arrays whose chunks have equal grids, keys and codecs; None: not shared."""
-    named = (metadata.chunk_grid, metadata.chunk_key_encoding, *metadata.codecs)
-    fill = metadata.data_type.fill_key(metadata.fill_value)
-    try:
-        # Not the values themselves: True and 1.0 equal 1, and codecs refuse them.
-        described = marshal.dumps([(each.name, each.configuration) for each in named], 2)
-    except ValueError:
-        return None  # a configuration that a caller made of other types than JSON's
-    if len(described) + len(fill) > MAX_KEY_BYTES:
-        return None
-    return (
-        described,
-        metadata.shape,
-        metadata.data_type,
-        fill,
-        settings.max_chunk_bytes,
-        settings.strict,
-        registration_count(),
-    )
+_shared: SharedResults[ArrayLayout] = SharedResults()
 
 
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:

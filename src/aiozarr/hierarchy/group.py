@@ -21,7 +21,7 @@ from aiozarr.hierarchy.members import (
     iter_nodes,
     walk_levels,
 )
-from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.mutations.locks import ChangeTracker, changes_of
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
@@ -55,6 +55,8 @@ class Group(Node[GroupMetadata]):
     def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
         self._seen_changes = options.seen_changes
+        # The changes of all stores when the consolidated metadata were last seen to be current.
+        self._current_at: tuple[ChangeTracker, int] | None = None
 
     # Type checkers do not see these: the operations of a mapping need I/O here.
     if not TYPE_CHECKING:
@@ -93,14 +95,15 @@ class Group(Node[GroupMetadata]):
             InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         """
         path = join_path(self._path, name, self.zarr_format)
-        found = await self._run_on_io_thread(self._find, path)
+        found = self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)
         if found is None:
             raise await self._run_on_io_thread(self._missing_child_error, path)
         return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
         """Return whether there is a node `name` below this group."""
-        return await self._run_on_io_thread(self._find, join_path(self._path, name, self.zarr_format)) is not None
+        path = join_path(self._path, name, self.zarr_format)
+        return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
         """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
@@ -432,7 +435,19 @@ class Group(Node[GroupMetadata]):
         consolidated = await self._current_consolidated(access.sibling(self._path))
         if consolidated is None or access.path == self._path:
             return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
-        return find_node(access, consolidated, relative_name(access.path, self._path), self.zarr_format)
+        name = relative_name(access.path, self._path)
+        return find_node(access.url, access.settings, consolidated, name, self.zarr_format)
+
+    def _find_consolidated(self, path: str) -> NodeMetadata | None:
+        """Return the metadata of a node as `_find`, in any thread; None: `_find` has to look.
+
+        The consolidated metadata are current if this process has changed nothing since they were seen to be.
+        """
+        consolidated, seen = self._metadata.consolidated, self._current_at
+        if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
+            return None
+        name = relative_name(path, self._path)
+        return find_node(self._store.url_of(path), self.settings, consolidated, name, self.zarr_format)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
         """Return the error of a missing node below this group; it names a sibling of nearly the same name."""
@@ -446,12 +461,14 @@ class Group(Node[GroupMetadata]):
 
     async def _current_consolidated(self, access: NodeAccess) -> Consolidated | None:
         """Return the consolidated metadata; read them again if this process has changed the store since."""
-        changes = changes_of(access.engine).count(access.store)
+        tracker = changes_of(access.engine)
+        last, changes = tracker.last, tracker.count(access.store)
         if self._metadata.consolidated is not None and changes != self._seen_changes:
             found = await read_explicit(access, self.zarr_format)
             if not isinstance(found, GroupMetadata):
                 return None
             self._metadata, self._seen_changes = found, changes
+        self._current_at = tracker, last
         return self._metadata.consolidated
 
     async def _levels(

@@ -256,21 +256,24 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     return f"{name}/" != JOURNAL_PREFIX
 
 
-def find_node(access: NodeAccess, consolidated: Consolidated, name: str, zarr_format: int) -> NodeMetadata | None:
+def find_node(
+    url: str, settings: Settings, consolidated: Consolidated, name: str, zarr_format: int
+) -> NodeMetadata | None:
     """Find the node `name` in the consolidated metadata of a group of this format.
 
     A group is returned with the consolidated metadata of the nodes below it. In format 3, a path above a node is an
     implicit group.
 
     Args:
-        access: the access to the node itself.
+        url: the URL of the node itself.
+        settings: of its group.
         consolidated: the consolidated metadata of the group.
         name: the node's name relative to the group.
         zarr_format: the format of the group.
 
     Returns: the metadata, or None if there is no such node.
     """
-    found = _parse(consolidated, name, access.url, access.settings)
+    found = _parse(consolidated, name, url, settings)
     if found is None and rules_of(zarr_format).has_implicit_groups:
         nodes = consolidated.nodes
         below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}

@@ -96,7 +96,8 @@ class Node(ABC, Generic[M]):
         shown = self._shown
         if shown is None or shown[0] is not self._metadata:
             metadata = self._metadata
-            shown = self._shown = metadata, replace(metadata, attributes=frozen_attributes(metadata.attributes))
+            own = metadata.copied() if isinstance(metadata, ArrayMetadata) else metadata
+            shown = self._shown = metadata, replace(own, attributes=frozen_attributes(metadata.attributes))
         return shown[1]
 
     @property

@@ -112,8 +112,27 @@ def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
         TypeError: a value is not a JSON value.
         InvalidMetadataError: NaN or an infinity, more depth or digits than `load_document` reads.
     """
-    for name, value in members.items():
-        check_json(value, name, finite=finite, unicode=False)
+    return checked_document(members, finite=finite)[0]
+
+
+def checked_document(members: Mapping[str, Any], *, finite: bool = True) -> tuple[bytes, Document]:
+    """Return the document of these members as `dump_document`, and as it is read again."""
+    try:
+        data = _dump(members, finite=finite)
+        document = load_document(data, max_bytes=len(data))
+        # Keys that are no strings, and numbers that are not equal to themselves, are read as others.
+        is_equal = document.members == members
+    except (TypeError, ValueError, RecursionError, InvalidMetadataError):
+        is_equal = False
+    if not is_equal:
+        for name, value in members.items():
+            check_json(value, name, finite=finite, unicode=False)
+        data = _dump(members, finite=finite)
+        document = load_document(data, max_bytes=len(data))
+    return data, document
+
+
+def _dump(members: Mapping[str, Any], *, finite: bool) -> bytes:
     try:
         text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=not finite))
     except ValueError as error:
@@ -148,31 +167,30 @@ def check_json(
     pending: list[tuple[object, _JsonPath, int]] = [(value, member, 1)]
     while pending:
         value, path, depth = pending.pop()
-        match value:
-            case None | bool():
-                pass
-            case str():
-                if unicode:
-                    _check_text(value, path)
-            case int():
-                if not -_INT_END < value < _INT_END:
-                    raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
-            case float():
-                if finite and not math.isfinite(value):
-                    raise InvalidMetadataError(
-                        f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
-                    )
-            case dict() | list() | tuple():
-                if depth >= MAX_DEPTH:
-                    # The path to the value would be too long for a message.
-                    raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
-                if isinstance(value, dict):
-                    _check_keys(value, path, duplicates, unicode=unicode)
-                    pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
-                else:
-                    pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
-            case _:
-                raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
+        if value is None or isinstance(value, bool):
+            continue
+        if isinstance(value, str):
+            if unicode:
+                _check_text(value, path)
+        elif isinstance(value, int):
+            if not -_INT_END < value < _INT_END:
+                raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
+        elif isinstance(value, float):
+            if finite and not math.isfinite(value):
+                raise InvalidMetadataError(
+                    f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
+                )
+        elif isinstance(value, (dict, list, tuple)):
+            if depth >= MAX_DEPTH:
+                # The path to the value would be too long for a message.
+                raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
+            if isinstance(value, dict):
+                _check_keys(value, path, duplicates, unicode=unicode)
+                pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
+            else:
+                pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
+        else:
+            raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
 
 
 def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None, *, unicode: bool) -> None:

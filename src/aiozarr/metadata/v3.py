@@ -12,9 +12,8 @@ from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import (
     Document,
     check_version,
+    checked_document,
     clip,
-    dump_document,
-    load_document,
     parse_lengths,
     required,
 )
@@ -74,9 +73,9 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
         MetadataError: `parse_v3` would reject the document, or an attribute is nested too deep.
     """
     # NaN of stored attributes, which zarr-python writes, is written back. That of callers does not come here.
-    data = dump_document(v3_members(metadata), finite=False)
+    data, document = checked_document(v3_members(metadata), finite=False)
     # Parse the result: a document that cannot be opened again must not be stored.
-    parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
+    parse_v3(document, DEFAULT_SETTINGS)
     return data
 
 

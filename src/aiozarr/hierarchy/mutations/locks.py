@@ -71,6 +71,7 @@ class ChangeTracker:
     A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
 
     Attributes:
+        last: the number of the last change of any store. Any thread may read it.
         removals: consolidated metadata that this process has removed and not rewritten, by the identity of the
             document. An interrupted change leaves its own here; the next successful change restores them.
     """
@@ -81,7 +82,7 @@ class ChangeTracker:
         # The numbers of the last changes of each store, and of the stores inside it, the latest at the end.
         self._changes: dict[Hashable, int] = {}
         self._changes_below: dict[Hashable, int] = {}
-        self._last = self._forgotten = 0
+        self.last = self._forgotten = 0
         self._identities: WeakKeyDictionary[Store, tuple[Hashable, ...]] = WeakKeyDictionary()
 
     def count(self, store: Store) -> int:
@@ -97,14 +98,14 @@ class ChangeTracker:
             yield
         finally:
             own, *parents = self._identities_of(store)
-            self._last += 1
+            self.last += 1
             self._note(self._changes, own)
             for each in parents:
                 self._note(self._changes_below, each)
 
     def _note(self, table: dict[Hashable, int], identity: Hashable) -> None:
         table.pop(identity, None)
-        table[identity] = self._last
+        table[identity] = self.last
         if len(table) > MAX_TRACKED_STORES:
             # What was forgotten counts as changed by now, for every store: the number must never fall.
             self._forgotten = max(self._forgotten, table.pop(next(iter(table))))
