@@ -17,6 +17,7 @@ from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore
 from aiozarr.stores.contract import Store, too_large
 
@@ -165,6 +166,18 @@ class ScheduledStore:
         Raises:
             PreconditionFailedError: `precondition` does not hold.
         """
+        store = self.store
+        if self._observer is None and isinstance(store, BlockingStore) and type(store).set is BlockingStore.set:
+            # One call of a thread: there is no server whose requests would be limited or counted.
+            begun = monotonic()
+            try:
+                return await store.set(key, data, precondition=precondition)
+            except StoreError as error:
+                if not error.retryable:
+                    error.attempts, error.elapsed = 1, monotonic() - begun
+                    raise
+            finally:
+                self._state.invalidate(store, key)
         size = memoryview(data).nbytes
 
         async def send(attempt: int) -> Version | None:

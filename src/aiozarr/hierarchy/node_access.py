@@ -533,4 +533,5 @@ _memories: WeakKeyDictionary[Engine, FormatMemory] = WeakKeyDictionary()
 
 def formats_of(engine: Engine) -> FormatMemory:
     """Return the format memory of an engine."""
-    return _memories.setdefault(engine, FormatMemory())
+    found = _memories.get(engine)
+    return _memories.setdefault(engine, FormatMemory()) if found is None else found

@@ -154,4 +154,5 @@ _trackers: WeakKeyDictionary[Engine, ChangeTracker] = WeakKeyDictionary()
 
 def changes_of(engine: Engine) -> ChangeTracker:
     """Return the change tracker of an engine."""
-    return _trackers.setdefault(engine, ChangeTracker())
+    found = _trackers.get(engine)
+    return _trackers.setdefault(engine, ChangeTracker()) if found is None else found
