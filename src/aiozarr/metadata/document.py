@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -86,6 +87,13 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         )
     raw = bytes(data)
     _check_depth(raw)
+    may_hold_surrogates = b"\\u" in raw and _SURROGATE_ESCAPE.search(raw) is not None
+    if size <= MAX_INT_DIGITS:
+        # The parser below accepts what this one does not, or names the fault.
+        with suppress(_UnusualDocumentError, ValueError, RecursionError):
+            usual = _decode(raw.decode())
+            if isinstance(usual, dict):
+                return Document(usual, {}, may_hold_surrogates, False)
     duplicates: list[tuple[dict[str, Any], str]] = []
     members = _parse(raw, duplicates)
     if not isinstance(members, dict):
@@ -94,7 +102,7 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         members,
         # All objects were alive until here, so their ids are unique in this document.
         {id(value): key for value, key in duplicates},
-        _SURROGATE_ESCAPE.search(raw) is not None,
+        may_hold_surrogates,
         b"NaN" in raw or b"Infinity" in raw or _OVERFLOW.search(raw) is not None,
     )
 
@@ -267,7 +275,7 @@ def _check_depth(raw: bytes) -> None:
 
 
 class _UnusualDocumentError(Exception):
-    """A document with duplicate keys."""
+    """A document with duplicate keys, or with a number that is not finite."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -277,17 +285,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _UnusualDocumentError
+    return number
+
+
 # Made once: making a decoder takes as long as decoding a small document.
-_decode = json.JSONDecoder(object_pairs_hook=_unique).decode
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite).decode
 
 
 def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:
-    if len(raw) <= MAX_INT_DIGITS:
-        try:
-            return _decode(raw.decode())
-        except (_UnusualDocumentError, ValueError, RecursionError):
-            pass  # the parser below accepts it, or names the fault
-
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) != len(pairs):

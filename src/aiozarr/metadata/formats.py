@@ -88,7 +88,7 @@ def parse_node(
     reader = _Reader(documents, node, settings, use_consolidated=use_consolidated)
     for number, read in _READERS.items():
         if zarr_format in (None, number) and (metadata := read(reader)) is not None:
-            if isinstance(metadata, ArrayMetadata):
+            if isinstance(metadata, ArrayMetadata) and metadata.storage_transformers:
                 with reader.located(V3_KEY):
                     _check_storage_transformers(metadata, storage_transformers)
             return metadata
@@ -155,7 +155,7 @@ def consolidated_node(
     metadata = _READERS[consolidated.zarr_format](reader)
     if isinstance(metadata, GroupMetadata):
         return replace(metadata, consolidated=consolidated.below(path))
-    if metadata is not None:
+    if metadata is not None and metadata.storage_transformers:
         with reader.located(V3_KEY):
             _check_storage_transformers(metadata, storage_transformers)
     return metadata
@@ -180,15 +180,23 @@ class _Reader:
         self.use_consolidated = use_consolidated
 
     def document(self, key: str) -> Document | None:
-        if key not in self._parsed:
-            data = self._data.get(key)
-            if data is None:
-                return None
+        if key not in self._parsed and self._data.get(key) is not None:
             with self.located(key):
-                if key in (V3_KEY, ZMETADATA_KEY):
-                    check_node_count(data)
-                self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
-        return self._parsed[key]
+                return self.load(key)
+        return self._parsed.get(key)
+
+    def load(self, key: str) -> Document | None:
+        """Return a document. Its errors do not name it: for callers that parse it at once."""
+        data = self._data.get(key)
+        if key not in self._parsed and data is not None:
+            if key in (V3_KEY, ZMETADATA_KEY):
+                check_node_count(data)
+            self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
+        return self._parsed.get(key)
+
+    def has(self, key: str) -> bool:
+        """Return whether a document is stored."""
+        return key in self._parsed or self._data.get(key) is not None
 
     def attributes(self, key: str) -> Mapping[str, Any]:
         document = self.document(key)
@@ -219,18 +227,19 @@ class _Reader:
 
 
 def _read_v3(reader: _Reader) -> NodeMetadata | None:
-    document = reader.document(V3_KEY)
-    if document is None:
+    if not reader.has(V3_KEY):
         return None
-    if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
-        members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
-        document = replace(document, members=members)
     with reader.located(V3_KEY):
+        document = reader.load(V3_KEY)
+        assert document is not None
+        if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
+            members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
+            document = replace(document, members=members)
         return parse_v3(document, reader.settings)
 
 
 def _read_v2(reader: _Reader) -> NodeMetadata | None:
-    if all(reader.document(key) is None for key in (ARRAY_KEY, GROUP_KEY, ZMETADATA_KEY)):
+    if not any(map(reader.has, (ARRAY_KEY, GROUP_KEY, ZMETADATA_KEY))):
         return None
     from aiozarr.metadata.v2 import parse_v2_array, parse_v2_group
 

@@ -50,7 +50,6 @@ class DTypeNames:
         return next((name for name in names if (found := self.dtype(name)) and found.type is dtype.type), None)
 
 
-@dataclass(frozen=True)
 class NumberType(UnconfiguredType):
     """Numbers: one class for several names, each with one numpy type."""
 
@@ -138,7 +137,6 @@ class BoolType(UnconfiguredType):
 
 
 @register_data_type
-@dataclass(frozen=True)
 class IntegerType(NumberType):
     """The integers: `int8` … `uint64` of the core, and `int2`, `int4`, `uint2`, `uint4` of the registry."""
 
@@ -189,7 +187,6 @@ _BITS = re.compile(r"b?float([0-9]+)")
 
 
 @register_data_type
-@dataclass(frozen=True)
 class FloatType(NumberType):
     """The floating point numbers: `float16`, `float32`, `float64`, `bfloat16`, and the formats of 4, 6 and 8 bits."""
 
@@ -283,7 +280,6 @@ _COMPLEX_NAMES = DTypeNames(
 
 
 @register_data_type
-@dataclass(frozen=True)
 class ComplexType(NumberType):
     """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
 
