@@ -96,11 +96,6 @@ def load_class(point: str, name: str, *kinds: type) -> Any:
 _registrations = 0
 
 
-def registration_count() -> int:
-    """Return how often extensions were registered: what was made of names before may be made of other classes now."""
-    return _registrations
-
-
 def _note_registration() -> None:
     global _registrations
     _registrations += 1
@@ -271,7 +266,7 @@ class NamedConfiguration(Protocol):
 
 
 class SharedResults(Generic[T]):
-    """What was made of extensions, shared by all callers that describe equal ones. Any thread.
+    """What was made of descriptions in JSON, shared by all callers with equal ones. Any thread.
 
     Results must not be changed. After a registration they are made again: a name may stand for another class then.
     """
@@ -279,16 +274,15 @@ class SharedResults(Generic[T]):
     def __init__(self) -> None:
         self._made: dict[Hashable, T] = {}
 
-    def get(self, extensions: Iterable[NamedConfiguration], *others: Hashable, make: Callable[[], T]) -> T:
-        """Return the result for these extensions and these `others`; `make()` if there is none yet."""
+    def get(self, described: object, *others: Hashable, make: Callable[[], T]) -> T:
+        """Return the result for this description and these `others`; `make()` if there is none yet."""
         try:
             # Not the values themselves: True and 1.0 equal 1, and an extension may refuse them.
-            described = marshal.dumps([(each.name, each.configuration) for each in extensions], 2)
+            key = (marshal.dumps(described, 2), *others, _registrations)
         except ValueError:
-            return make()  # a configuration of other types than JSON's
-        if len(described) + sum(len(each) for each in others if isinstance(each, bytes)) > _MAX_SHARED_BYTES:
+            return make()  # of other types than JSON's
+        if sum(len(each) for each in key if isinstance(each, bytes)) > _MAX_SHARED_BYTES:
             return make()
-        key = (described, *others, _registrations)
         found = self._made.get(key)
         if found is None:
             found = make()

@@ -175,7 +175,7 @@ class TransposeCodec(ArrayArrayCodec):
     order: tuple[int, ...]
 
     @property
-    def permutation(self) -> tuple[int, ...]:
+    def _permutation(self) -> tuple[int, ...]:
         return self.order
 
     @classmethod

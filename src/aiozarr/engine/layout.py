@@ -91,7 +91,10 @@ class ArrayLayout:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
         """
         found = _shared.get(
-            (metadata.chunk_grid, metadata.chunk_key_encoding, *metadata.codecs),
+            [
+                (each.name, each.configuration)
+                for each in (metadata.chunk_grid, metadata.chunk_key_encoding, *metadata.codecs)
+            ],
             metadata.shape,
             metadata.data_type,
             metadata.data_type.fill_key(metadata.fill_value),

@@ -12,7 +12,6 @@ from aiozarr.engine.group_commit import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-from aiozarr.schedule.executor import RequestQueues
 from aiozarr.schedule.queue import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.request.coalescer import RangeCoalescer
     from aiozarr.engine.request.in_flight import InFlightChunks
     from aiozarr.engine.request.index_request import ShardIndexes
+    from aiozarr.schedule.executor import RequestQueues
 
 
 MAX_NOTED_STORES = 4096
@@ -46,7 +46,6 @@ class EngineState:
 
     Attributes:
         pool: the worker threads.
-        queues: the request queues of stores behind a network.
         blocking_queue: the request queue of blocking stores.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         key_locks: stored objects that are being changed in part.
@@ -55,13 +54,19 @@ class EngineState:
 
     def __init__(self, pool: WorkerPool) -> None:
         self.pool = pool
-        # Before the loop looks for more answers, the workers get what has come.
-        self.queues = RequestQueues(pool.flush)
         self.blocking_queue = BlockingQueue(pool)
         self.sizes = SizeCache()
         self.key_locks = KeyLocks()
         self.stores_without_versions = NotedStores()
         self._warned = NotedStores()
+
+    @fork_safe_cached_property
+    def queues(self) -> RequestQueues:
+        """The request queues of stores behind a network."""
+        from aiozarr.schedule.executor import RequestQueues
+
+        # Before the loop looks for more answers, the workers get what has come.
+        return RequestQueues(self.pool.flush)
 
     @fork_safe_cached_property
     def in_flight(self) -> InFlightChunks:
@@ -157,9 +162,12 @@ class EngineState:
     @property
     def is_idle(self) -> bool:
         """True if nothing is queued, in flight, waiting to be merged, or locked."""
-        if not all([part.is_idle for part in (self.blocking_queue, self.queues, self.key_locks)]):
+        made = [vars(self)[name] for name in ("queues", "indexes", "coalescer") if name in vars(self)]
+        if not all([part.is_idle for part in (self.blocking_queue, self.key_locks, *made)]):
             return False
-        if not self.has_read_arrays:
-            return True
-        made = [vars(self)[name] for name in ("indexes", "coalescer") if name in vars(self)]
-        return not (self.in_flight or self.batches) and all([part.is_idle for part in made])
+        return not (self.has_read_arrays and (self.in_flight or self.batches))
+
+    async def close(self) -> None:
+        """Cancel all requests in flight and wait for their ends."""
+        if "queues" in vars(self):
+            await self.queues.close()

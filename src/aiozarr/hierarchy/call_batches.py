@@ -61,16 +61,14 @@ def _run(functions: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | 
 
 
 def _ended(calls: Sequence[tuple[object, asyncio.Future[Any]]], done: asyncio.Future[Any]) -> None:
-    if done.cancelled():  # the threads were shut down
-        for _, future in calls:
-            future.cancel()
-    else:
+    if not done.cancelled():
         _deliver(calls, done.result())
+        return
+    for _, future in calls:  # the threads were shut down
+        future.cancel()
 
 
-def _deliver(
-    calls: Sequence[tuple[object, asyncio.Future[Any]]], outcomes: Sequence[tuple[Any, Exception | None]]
-) -> None:
+def _deliver(calls: Sequence[tuple[object, asyncio.Future[Any]]], outcomes: Sequence[tuple[Any, Any]]) -> None:
     for (_, future), (result, error) in zip(calls, outcomes, strict=True):
         if future.done():
             continue  # its task was cancelled meanwhile

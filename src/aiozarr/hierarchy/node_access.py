@@ -19,11 +19,11 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.concurrency import gather_all, map_concurrently
-from aiozarr.engine import Engine, ScheduledStore, run
+from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
     LimitError,
@@ -42,6 +42,9 @@ from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine import ScheduledStore
 
 MAX_SEARCHED_PREFIXES = 1000
 """Prefixes that are listed in search of a node, before a place without documents counts as no group."""

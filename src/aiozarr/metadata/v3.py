@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
@@ -27,7 +25,7 @@ from aiozarr.metadata.extensions import (
 )
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
-from aiozarr.plugins import registration_count
+from aiozarr.plugins import SharedResults
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -35,8 +33,6 @@ _ARRAY_MEMBERS = {
     *("zarr_format", "node_type", *_REQUIRED),
     *("attributes", "dimension_names", "storage_transformers"),
 }
-MAX_SHARED_BYTES = 4096
-"""A longer description of an array's elements, such as one of an irregular grid, is not shared with other arrays."""
 _GROUP_MEMBERS = {"zarr_format", "node_type", "attributes", CONSOLIDATED_MEMBER}
 
 
@@ -121,12 +117,8 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
     extra = _parse_extra(members, _ARRAY_MEMBERS)
     lengths = parse_lengths(shape, "shape", 0)
     described.append(members.get("storage_transformers", []))
-    # Not the values themselves as the key: True and 1.0 equal 1, and are no integers of JSON.
-    key = marshal.dumps(described, 2)
-    if len(key) <= MAX_SHARED_BYTES:
-        elements = _shared_elements(key, settings.strict, registration_count())
-    else:
-        elements = _parse_elements(*described, strict=settings.strict)
+    strict = settings.strict
+    elements = _shared.get(described, strict, make=lambda: _parse_elements(*described, strict=strict))
     names = _parse_dimension_names(members, len(lengths), settings)
     return ArrayMetadata(3, lengths, *elements[:5], attributes, names, elements.storage_transformers, extra)
 
@@ -142,9 +134,7 @@ class _Elements(NamedTuple):
     storage_transformers: tuple[NamedConfig, ...]
 
 
-@lru_cache(256)
-def _shared_elements(described: bytes, strict: bool, registrations: int) -> _Elements:
-    return _parse_elements(*marshal.loads(described), strict=strict)
+_shared: SharedResults[_Elements] = SharedResults()
 
 
 def _parse_elements(

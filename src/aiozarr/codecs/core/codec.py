@@ -99,7 +99,7 @@ class ArrayArrayCodec(Codec):
     """An array -> array codec."""
 
     @property
-    def permutation(self) -> tuple[int, ...] | None:
+    def _permutation(self) -> tuple[int, ...] | None:
         """The decoded dimension of each encoded one, of a codec that only permutes dimensions; else None."""
         return None
 

@@ -52,9 +52,9 @@ class RawLayout:
             return None
         order = tuple(range(len(specs[0].shape)))
         for codec in chain.array_array:
-            if codec.permutation is None:
+            if codec._permutation is None:
                 return None
-            order = tuple([order[dim] for dim in codec.permutation])
+            order = tuple([order[dim] for dim in codec._permutation])
         strides = [0] * len(order)
         size = stored.itemsize
         for dim in reversed(order):

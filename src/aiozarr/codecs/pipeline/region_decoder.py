@@ -75,8 +75,8 @@ class RegionDecoder:
         # The decoded dimension of each stored dimension, and the inverse permutation.
         order = list(range(len(inner.shape)))
         for codec in chain.array_array:
-            assert codec.permutation is not None
-            order = [order[dim] for dim in codec.permutation]
+            assert codec._permutation is not None
+            order = [order[dim] for dim in codec._permutation]
         self._order = tuple(order)
         self._back = None if order == sorted(order) else tuple(np.argsort(order).tolist())
         self.reorders = self._back is not None or stored != inner.dtype
@@ -85,7 +85,7 @@ class RegionDecoder:
     def of(cls, chain: CodecChain, specs: Sequence[ArraySpec], bounds: Sequence[int]) -> RegionDecoder | None:
         """Return the decoder of a chain, or None if it changes more than the order of dimensions and bytes."""
         stored = _stored_type(chain.array_bytes, specs[-1])
-        if stored is None or any([codec.permutation is None for codec in chain.array_array]):
+        if stored is None or any([codec._permutation is None for codec in chain.array_array]):
             return None
         return cls(chain, specs, stored, bounds)
 

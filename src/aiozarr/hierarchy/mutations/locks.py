@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from aiozarr.engine import Engine
@@ -52,8 +52,7 @@ MAX_REMOVALS = 4096
 """Remembered removals of consolidated metadata, the last ones."""
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """The removal of consolidated metadata by a change that has not rewritten them.
 
     Attributes:

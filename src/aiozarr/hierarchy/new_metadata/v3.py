@@ -65,7 +65,7 @@ def new_v3_array(
         chain = [sharding(chunking.inner, chain, chunking.index_location)]
     spec = ArraySpec(chunking.outer, data_type.dtype, fill)
     codecs_in_full = _codecs_in_full.get(
-        chain,
+        [(each.name, each.configuration) for each in chain],
         spec.shape,
         data_type,
         data_type.fill_key(fill),
