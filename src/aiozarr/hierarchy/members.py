@@ -30,10 +30,10 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     has_node_below,
     implicit_group,
-    is_unfinished,
     parse_documents,
     read_documents,
-    read_other_format,
+    read_rest,
+    unfinished_work,
 )
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import consolidated_node
@@ -225,13 +225,13 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
 
         metadata = await read()
         if metadata is None:
-            metadata = await read_other_format(at_name, name.zarr_format)
+            metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty: a process that was killed has left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            if is_group is not False and not await is_unfinished(at_name):
+            if is_group is not False and not await unfinished_work(at_name):
                 # Read again: an array whose document was not found once would be shown as a group.
                 metadata = await read() or implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:

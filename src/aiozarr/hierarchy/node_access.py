@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Hashable,
     Iterable,
@@ -308,7 +309,7 @@ async def search_node(
         return None, None
     if may_be_implicit is None:
         may_be_implicit = zarr_format is None or rules_of(zarr_format).has_implicit_groups
-    probes: list[Coroutine[Any, Any, Any]] = [_read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
+    probes: list[Coroutine[Any, Any, Any]] = [read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
     probes += [_is_implicit_group(access)] if has_keys and may_be_implicit else []
     other, *is_implicit = await gather_all(probes)
     if other is None:
@@ -338,38 +339,24 @@ async def read_child(
     return found or other
 
 
-async def _read_rest(access: NodeAccess, read: Documents, *, is_refusal_missing: bool) -> NodeMetadata | None:
-    """Read the documents of the node that were not `read` yet, none of which is stored."""
-    rest = [key for key in probe_keys() if key not in read]
-    try:
-        documents = await read_documents(access, rest)
-    except StoreError as error:
-        if is_refusal_missing and _is_refusal(error):
-            return None
-        raise
-    return parse_documents(access, {**dict.fromkeys(probe_keys()), **documents})
-
-
 async def read_kind(access: NodeAccess, keys: Iterable[str]) -> NodeMetadata | None:
     """Read only these documents of the node: enough to see whether it is an array or a group."""
     return parse_documents(access, {**dict.fromkeys(probe_keys()), **await read_documents(access, keys)})
 
 
-async def read_other_format(access: NodeAccess, zarr_format: int | None) -> NodeMetadata | None:
-    """Read the metadata of a node of any format but this one. Refused documents count as missing.
+async def read_rest(
+    access: NodeAccess, read: Collection[str], *, is_refusal_missing: bool = True
+) -> NodeMetadata | None:
+    """Read the node of the documents other than those with the keys `read`, none of which is stored.
 
-    Returns: the metadata, or None if there is no such node, or if `zarr_format` is None (all formats were probed).
+    Returns: the metadata, or None if there are none. `is_refusal_missing`: also if the store refuses them.
     """
-    if zarr_format is None:
-        return None
-    own = probe_keys(zarr_format)
     try:
-        documents = await read_documents(access, [key for key in probe_keys() if key not in own])
+        return parse_documents(access, await read_documents(access, [key for key in probe_keys() if key not in read]))
     except StoreError as error:
-        if _is_refusal(error):
+        if is_refusal_missing and _is_refusal(error):
             return None
         raise
-    return parse_documents(access, documents)
 
 
 async def require_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata:
@@ -436,7 +423,7 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     Below an array they are chunks.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
-    probes: list[Coroutine[Any, Any, Any]] = [is_unfinished(access)]
+    probes: list[Coroutine[Any, Any, Any]] = [unfinished_work(access)]
     probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
     unfinished, *above = await gather_all(probes)
     if unfinished or any(isinstance(each, ArrayMetadata) for each in above):
@@ -444,11 +431,14 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     return any(each is not None for each in above) or await has_node_below(access)
 
 
-async def is_unfinished(access: NodeAccess) -> bool:
-    """Return whether the journal of a copy or a conversion is stored at the path: documents are missing there."""
-    keys = (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY)
-    found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys)
-    return any(each is not None for each in found)
+async def unfinished_work(access: NodeAccess) -> str | None:
+    """Return "copy" or "conversion" if the journal of one is stored at the path, or None.
+
+    Documents are missing there.
+    """
+    keys = {"copy": JOURNAL_HEADER_KEY, "conversion": CONVERSION_JOURNAL_KEY}
+    found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys.values())
+    return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
 async def has_node_below(access: NodeAccess) -> bool:

@@ -12,11 +12,9 @@ from inspect import signature
 from os.path import exists, isfile
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
-from aiozarr.concurrency import gather_all
 from aiozarr.errors import AiozarrError, NodeNotFoundError
 from aiozarr.formatting import argument
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
-from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, unfinished_work
 from aiozarr.stores.blocking import in_thread
 
 P = ParamSpec("P")
@@ -195,12 +193,10 @@ async def _unfinished_work(access: NodeAccess) -> str | None:
     if not access.store.supports.listable:
         return None  # no destination of either
     try:
-        keys = {"copy": JOURNAL_HEADER_KEY, "conversion": CONVERSION_JOURNAL_KEY}
-        found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys.values())
+        return await unfinished_work(access)
     except AiozarrError:
         # Another error would hide that the node is missing.
         return None
-    return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
 def _file_in_the_way(access: NodeAccess) -> str | None:

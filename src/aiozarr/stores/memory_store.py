@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 from weakref import WeakValueDictionary
+
+from typing_extensions import Buffer
 
 from aiozarr.errors import ChangedError, InvalidKeyError, PreconditionFailedError
 from aiozarr.fork_safe_lock import ForkSafeLock
@@ -27,9 +29,6 @@ from aiozarr.model import (
 from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, split_root, with_root
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 class MemoryStore(BlockingStore):

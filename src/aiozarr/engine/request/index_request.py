@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from aiozarr.codecs import ShardIndex, ShardLayout
 from aiozarr.engine.cache.sizes import SizeCache
@@ -22,9 +23,6 @@ from aiozarr.errors import CodecError, ShortReadError, located
 from aiozarr.model import Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.contract import Store
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from typing_extensions import Buffer
 
 from aiozarr.concurrency import SingleFlight
 from aiozarr.model import ByteRange, Precondition, Value, Version, check_key, check_prefix
@@ -15,9 +17,6 @@ from aiozarr.stores.contract import Store, check_max_bytes
 from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, MemoryCache, ObjectKey, is_below
 from aiozarr.stores.wrappers.disk_cache import DiskCache
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 T = TypeVar("T")
 

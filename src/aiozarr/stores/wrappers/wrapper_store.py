@@ -24,14 +24,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from typing_extensions import Buffer
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version
 from aiozarr.stores.contract import Keys, Store, byte_view, with_root
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 T = TypeVar("T")
 
