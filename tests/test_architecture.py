@@ -70,12 +70,12 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 10130,
-    "engine": 7440,
-    "hierarchy": 5840,
-    "codecs": 4620,
+    "stores": 10150,
+    "engine": 7530,
+    "hierarchy": 6000,
+    "codecs": 4640,
     "driver": 3470,
-    "metadata": 2780,
+    "metadata": 2840,
     "transfer": 2780,
     "cli": 2270,
     "grid": 2240,
@@ -83,9 +83,9 @@ BUDGET = {
     "conversion": 1920,
     "http1": 1820,
     "testing": 1200,
-    "root": 1010,
+    "root": 1040,
     "schedule": 910,
-    "sync": 670,
+    "sync": 690,
     "memory": 230,
 }
 LAYOUT_TOKENS = {

@@ -391,11 +391,12 @@ async def has_keys_below(access: NodeAccess) -> bool | None:
     if not access.store.supports.listable:
         return None
     store, prefix = access.store, access.prefix
-    if access.reads_now and isinstance(store, BlockingStore):
-        with suppress(StoreError):
-            found = await calls_of(access.engine).call(lambda: store.has_keys_now(prefix))
-            if found is not None:
-                return found
+    if access.reads_now:
+        from aiozarr.stores.local.store import LocalStore, has_keys
+
+        if isinstance(store, LocalStore) and type(store).scan is LocalStore.scan:
+            with suppress(StoreError):
+                return await calls_of(access.engine).call(lambda: has_keys(store, prefix))
     entries = access.scheduled.scan(prefix)
     try:
         async for _ in entries:

@@ -68,10 +68,6 @@ class BlockingStore(Store):
             memory[: len(view)] = view
         return len(view)
 
-    def has_keys_now(self, prefix: str) -> bool | None:
-        """Return whether any key begins with `prefix`, in the calling thread; None: only `scan` tells it."""
-        return None
-
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """Do what `set` does, in the calling thread; a blocking store always has the version that it wrote."""

@@ -297,14 +297,6 @@ class LocalStore(BlockingStore):
                 return Entry(key, status.st_size, version_of(status))
         return None
 
-    def has_keys_now(self, prefix: str) -> bool | None:
-        from aiozarr.stores.local import walk
-
-        if type(self).scan is not LocalStore.scan:
-            return None
-        with self._translated("listing", prefix):
-            return any(walk.walk(self._base, self._directory(prefix), 1))
-
     # --- coroutines ----------------------------------------------------------------------------------------------
 
     async def stat(self, key: str) -> Entry | None:
@@ -390,6 +382,18 @@ class LocalStore(BlockingStore):
                 f"{doing} failed: a value is stored where a directory is needed", key=key, store=self._url
             )
         return store_error(error, doing, store=self._url, key=key)
+
+
+def has_keys(store: LocalStore, prefix: str) -> bool:
+    """Return whether any key of a store begins with `prefix`, in the calling thread.
+
+    Raises:
+        StoreError: a directory could not be read.
+    """
+    from aiozarr.stores.local import walk
+
+    with store._translated("listing", prefix):
+        return any(walk.walk(store._base, store._directory(prefix), 1))
 
 
 class LocalFile:
