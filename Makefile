@@ -8,48 +8,73 @@ PYTHON_NEWEST ?= $(shell scripts/find_python.sh newest)
 # Static checks side by side: the number of cores of the smallest machine that runs this.
 JOBS ?= 2
 # Test processes: two for each core, because many tests wait for servers, timers and other processes. `make test` runs both
-# Pythons side by side, with half as many each: every process collects the tests of one Python only.
+# Pythons side by side, and divides the processes as it divides the tests: every process collects those of one Python only.
 TEST_PROCESSES ?= 4
+NEWEST_PROCESSES ?= $(TEST_PROCESSES)
 
 VENV := .venv
 NEWEST := .venv-newest
 PEERS := .venv-peers
 SERVERS := .servers
 BIN := $(VENV)/bin
-PYTEST := -m scripts.run_tests -n $(TEST_PROCESSES) --dist worksteal -q
+PYTEST := -m scripts.run_tests --dist worksteal -q
 READY := .ready-1
-# The newest Python leaves out what does not depend on the interpreter: stores of pure Python around other stores (each of
-# those is tested in tests/unit on both), pages and benchmarks (text and command lines), the source's own structure, and
-# stores of other implementations (tests/data has one of each kind, and is read by both), hostile input, and faults of disks.
-OLDEST_ONLY := tests/contract/test_wrappers.py tests/contract/test_fsspec.py tests/contract/test_zip.py \
-    tests/docs tests/benchmarks tests/test_architecture.py tests/test_vocabulary.py tests/test_names_in_prose.py \
-    tests/interop/test_fixtures.py tests/fuzz tests/properties/test_killed_processes.py \
-    tests/properties/test_durable_changes.py tests/properties/test_lasting_local_faults.py
+# The newest Python runs what depends on the interpreter, asyncio, the C API or the releases of numpy, zarr-python and
+# xarray that it gets: engine, HTTP client, memory, threads, processes, exits, cancellation, one contract of each kind of
+# store, and integrations. It leaves out the logic of Python that is the same everywhere:
+# documents, geometry, options, commands and pages,
+OLDEST_ONLY := tests/docs tests/benchmarks tests/cli tests/fuzz \
+    $(addprefix tests/test_,architecture.py vocabulary.py names_in_prose.py public_names.py twins.py ecosystem.py run_tests.py) \
+    $(addprefix tests/unit/,cli conversion driver grid hierarchy metadata support transfer) \
+    $(addprefix tests/unit/codecs/,core numcodecs pipeline v2) \
+    tests/interop/test_codec_fixtures.py tests/interop/test_data.py tests/interop/test_fixtures.py
+# stores above the same HTTP client or around other stores,
+OLDEST_ONLY += $(addprefix tests/contract/test_,azure.py fsspec.py gcs.py lying_servers.py obspec.py s3.py wrappers.py zip.py) \
+    $(addprefix tests/unit/stores/,azure fsspec gcs object obspec options s3 wrappers zip test_node_urls.py)
+# and faults of servers and disks, and searches by random examples. Those that compare with numpy, zarr-python and xarray stay.
+OLDEST_ONLY += $(addprefix tests/faults/test_,changes.py clipped_ranges.py echoes.py hostile.py nth_failure.py oversized.py \
+        reports.py responses.py secrets.py) \
+    $(addprefix tests/integration/test_,links.py many_objects.py tiles_example.py wide_area.py) \
+    $(addprefix tests/properties/test_,casting.py conversions.py differing_chunks.py durable_changes.py formats.py \
+        formats_of_peers.py indexing.py killed_processes.py lasting_local_faults.py tensor_views.py tensorstore.py \
+        tensorstore_specs.py tree_model.py)
+
+# What to run while working, in less than 90 seconds on two cores: the pure parts, the contract over memory and a folder,
+# reads and writes compared with numpy's, imports and names.
+QUICK := $(wildcard tests/unit/test_*.py) $(addprefix tests/unit/,codecs common grid metadata schedule) \
+    $(addprefix tests/contract/test_,memory.py local.py) tests/properties/test_numpy.py \
+    $(addprefix tests/test_,architecture.py import.py names_in_prose.py public_names.py twins.py vocabulary.py)
+
+# Every test process and every program that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: test-ecosystem help demo test static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
+.PHONY: test-ecosystem help demo test test-quick coverage static environments check check-format lint types mypy pyright contract docs docs-serve tests tests-newest test-servers test-peers test-long fuzz soak bench bench-stages dist format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | while IFS="$$(printf '\t')" read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
 
 # --- environments ---------------------------------------------------------------------------------------------------
 
-# $(1): the folder, $(2): the interpreter. pip is upgraded first: `--group` needs 25.1.
+# $(1): the folder, $(2): the interpreter, $(3): the dependency group. pip is upgraded first: `--group` needs 25.1. Half of
+# pip's time is the compilation of modules, most of which nothing imports: the tests of other projects, and moto's services.
 define environment
 	@test -n "$(2)" || { echo "Python 3.11 to 3.14 was not found on PATH or below ~/.pyenv: name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Building $(1) with $(2) ..."
 	@rm -rf $(1)
 	@$(2) -m venv $(1)
 	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[all]" --group dev
+	@$(1)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[all]" --group $(3)
+	@$(1)/bin/python -m compileall -q -x '/(tests|moto)/' $(1)/lib > /dev/null || true  # some packages ship templates
 	@touch $(1)/$(READY)
 endef
 
 $(VENV)/$(READY): pyproject.toml
-	$(call environment,$(VENV),$(PYTHON))
+	$(call environment,$(VENV),$(PYTHON),dev)
 
+# The static checks and the documentation's generator run on the oldest Python alone.
 $(NEWEST)/$(READY): pyproject.toml
-	$(call environment,$(NEWEST),$(PYTHON_NEWEST))
+	$(call environment,$(NEWEST),$(PYTHON_NEWEST),test)
 
 # --- the two commands ---------------------------------------------------------------------------------------------------
 
@@ -58,7 +83,7 @@ demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 se
 
 test: ## everything: the tests on the oldest and the newest Python, and all static checks
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
-	@$(MAKE) --no-print-directory -j $(JOBS) --keep-going TEST_PROCESSES=2 tests tests-newest static
+	@$(MAKE) --no-print-directory -j $(JOBS) --keep-going TEST_PROCESSES=3 NEWEST_PROCESSES=1 tests tests-newest static
 
 # One core each, so they run side by side; the tests themselves use all cores.
 static: check-format lint mypy pyright contract docs
@@ -91,19 +116,27 @@ contract: $(VENV)/$(READY) ## the import contract between the layers
 	@$(BIN)/lint-imports --no-logo --no-cache
 
 tests: $(VENV)/$(READY) ## all tests on the oldest Python; ARGS is passed to pytest
-	@$(BIN)/python $(PYTEST) $(ARGS)
+	@$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) $(ARGS)
+
+test-quick: $(VENV)/$(READY) ## the pure parts, reads and writes, one contract, imports and names, in a minute: while working
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q $(QUICK) $(ARGS)
 
 tests-newest: $(VENV)/$(READY)
 	@if [ "$$($(BIN)/python -c 'import sys; print(sys.version_info[:2])')" = "$$($(PYTHON_NEWEST) -c 'import sys; print(sys.version_info[:2])')" ]; then \
 	    echo "Only one suitable Python is installed ($(PYTHON_NEWEST)): the second run is skipped."; \
 	else \
-	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) $(addprefix --ignore=,$(OLDEST_ONLY)) $(ARGS); \
+	    $(MAKE) --no-print-directory $(NEWEST)/$(READY) && $(NEWEST)/bin/python $(PYTEST) -n $(NEWEST_PROCESSES) $(addprefix --ignore=,$(OLDEST_ONLY)) $(ARGS); \
 	fi
+
+coverage: $(VENV)/$(READY) ## the branch coverage of each package, which no check asks for; ARGS is passed to pytest
+	@rm -f .coverage .coverage.*
+	-@$(BIN)/python -m coverage run -m pytest -n $(TEST_PROCESSES) --dist worksteal -q $(ARGS)
+	@$(BIN)/python -m scripts.coverage_table
 
 test-servers: $(VENV)/$(READY) ## tests against real servers, with a table of the results; prints which servers are missing
 	@scripts/make_servers.sh $(SERVERS) $(PYTHON)
 	@scripts/servers_needed.sh $(SERVERS)
-	@$(BIN)/python $(PYTEST) --servers --matrix -m "servers or contract" $(ARGS)
+	@$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) --servers --matrix -m "servers or contract" $(ARGS)
 
 test-peers: $(VENV)/$(READY) ## every data type and codec exchanged with six other implementations; writes the documentation's table
 	@scripts/make_peers.sh $(PEERS) $(PYTHON_NEWEST)
@@ -116,7 +149,7 @@ test-ecosystem: ## suites of other projects, unchanged, over aiozarr: zarr-pytho
 test-long: $(VENV)/$(READY) ## properties, simulations, each fault at each call, fuzz targets and a soak; SEED=... repeats a run
 	@seed="$(SEED)"; seed="$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"; \
 	echo "make test-long SEED=$$seed repeats this run"; \
-	$(BIN)/python $(PYTEST) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py $(ARGS) && \
+	$(BIN)/python $(PYTEST) -n $(TEST_PROCESSES) --hypothesis-profile long --hypothesis-seed="$$seed" tests/properties tests/faults/test_nth_failure.py tests/cancellation/test_interleavings.py tests/interop/test_zarr_store.py $(ARGS) && \
 	$(BIN)/python -m tests.fuzz --seconds 60 --seed "$$seed" && \
 	$(BIN)/python -m benchmarks.soak --minutes 2 --seed "$$seed"
 
@@ -148,5 +181,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache fuzz-findings dist build site
+	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* fuzz-findings dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

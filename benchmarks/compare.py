@@ -217,6 +217,7 @@ def main() -> int:
         imports = import_seconds(
             dict.fromkeys(STATEMENTS, sys.executable) | {each: str(args.peers_python) for each in PEER_STATEMENTS},
             {**STATEMENTS, **PEER_STATEMENTS},
+            args.rounds,
         )
         for line in import_lines(imports):
             console.print(line)

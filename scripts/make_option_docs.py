@@ -66,7 +66,7 @@ def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> st
     """Return the page's section about one kind of store."""
     lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
-    names = ", ".join(f"`{name}`" for name in sorted(table.without_effect))
+    names = ", ".join(f"`{name}`" for name in sorted(table.ignored))
     lines += ["", f"Accepted and ignored: {names}."]
     return "\n".join([*lines, ""])
 

@@ -14,10 +14,12 @@ from tests.support.servers.moto import LocalS3, local_s3
 pytest_plugins = ["tests.support.servers.fixtures", "tests.support.conformance_report"]
 
 # Examples have no deadline: the load of the machine must not decide about a test. They are the same in every run: a
-# failure belongs to a change, and `make test-long` searches for others.
-settings.register_profile("daily", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+# failure belongs to a change, and `make test-long` searches for others. Numbers of examples and rounds are per 100 of
+# `max_examples`: a day has half of them, `make test-long` 25 times as many.
+settings.register_profile(
+    "daily", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("daily")
-# `--hypothesis-profile long` draws many more examples; `peer_cases.examples` scales with it.
 settings.register_profile("long", max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -36,8 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the objects of collected modules from garbage collection: some tests collect hundreds of times."""
+@pytest.fixture(scope="module", autouse=True)
+def _exclude_older_objects_from_garbage_collection() -> None:
+    """Many tests collect garbage, and would otherwise go through all collected modules and all earlier reports."""
     gc.collect()
     gc.freeze()
 

@@ -14,13 +14,13 @@ import aiozarr
 # The modules of aiozarr that a read of an array on the disk with the codec `zstd` needs, by their package. One is added
 # with the reason why such a read cannot do without it.
 NEEDED = """
-aiozarr: codecs concurrency engine errors fork_safe_cached_property fork_safe_lock formatting grid hierarchy
-    lazy_names memory metadata model plugins schedule settings stores
+aiozarr: codecs common engine errors grid hierarchy memory metadata model plugins schedule settings stores
 aiozarr.codecs: compressors core pipeline serializers
 aiozarr.codecs.compressors: zstd
 aiozarr.codecs.core: chain codec codec_list configuration registry
 aiozarr.codecs.pipeline: codec_pipeline region_decoder
 aiozarr.codecs.serializers: bytes storage_type
+aiozarr.common: checks concurrency fork_safe formatting lazy_names
 aiozarr.engine: blocking_queue cache engine group_commit layout open_store operation plan private_thread progress
     read request runtime scheduled_store state timing trio_calls turn_gate workers
 aiozarr.engine.cache: chunks sizes
@@ -42,6 +42,7 @@ aiozarr.stores.local: atomic_write errors store
 NEEDED_BLOCKING = {"aiozarr.sync", "aiozarr.sync.array", "aiozarr.sync.opening", "aiozarr.sync.wait"}
 # What takes long to import, and what such a read does without.
 HEAVY = {"numcodecs", "ml_dtypes", "urllib.request", "typing_extensions", "anyio", "zipfile", "xml"}
+REMEDY = "import it in the function that needs it, or export it lazily from its package"
 CLIENTS = {"aiohttp", "obstore", "fsspec", "boto3", "botocore", "google.auth", "rich", "zarr", "httptools"}
 
 
@@ -53,8 +54,8 @@ def modules_after(code: str, *arguments: str) -> set[str]:
 
 def test_importing_the_package_loads_neither_numpy_nor_clients() -> None:
     loaded = modules_after("import aiozarr")
-    assert not loaded & {"numpy", "asyncio", "numcodecs", *CLIENTS}
-    assert len([name for name in loaded if name.startswith("aiozarr")]) <= 5
+    assert not loaded & {"numpy", "asyncio", "numcodecs", *CLIENTS}, REMEDY
+    assert len([name for name in loaded if name.startswith("aiozarr")]) <= 5, REMEDY
 
 
 def test_what_a_copy_needs_is_imported_without_numpy() -> None:
@@ -68,7 +69,7 @@ for name in aiozarr.stores.__all__:
     getattr(aiozarr.stores, name)
 aiozarr.engine.private_thread.io_thread()
 """
-    assert not modules_after(code) & {"numpy", "numcodecs"}
+    assert not modules_after(code) & {"numpy", "numcodecs"}, REMEDY
 
 
 def needed_modules() -> set[str]:
@@ -109,9 +110,9 @@ assert aiozarr.sync.open_array(sys.argv[1])[...].tolist() == [1, 2, 3]
 def test_a_local_read_loads_only_the_modules_that_it_needs(tmp_path: Path, code: str, further: set[str]) -> None:
     aiozarr.sync.create_array(tmp_path / "a", data=np.array([1, 2, 3]))
     loaded = modules_after(code, str(tmp_path / "a"))
-    assert not loaded & {*CLIENTS, *HEAVY}
+    assert not loaded & {*CLIENTS, *HEAVY}, REMEDY
     own = {name for name in loaded if name.partition(".")[0] == "aiozarr"}
-    assert own == needed_modules() | further
+    assert own == needed_modules() | further, REMEDY
 
 
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:

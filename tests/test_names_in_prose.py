@@ -94,7 +94,7 @@ def test_names_in_docstrings_exist() -> None:
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs/design").glob("*.md")))
 def test_names_in_design_notes_exist(page: str) -> None:
     text = BLOCK.sub("", (ROOT / "docs/design" / page).read_text("utf-8"))
-    assert unknown_names(text) == [], "describe the code that exists"
+    assert unknown_names(text) == [], "correct the name: a design note describes code that exists"
 
 
 def test_the_search_finds_names_that_are_gone() -> None:

@@ -61,13 +61,17 @@ def _parameters(value: Any) -> str:
 def test_the_public_names_are_those_of_the_snapshot() -> None:
     known = SNAPSHOT.read_text("utf-8").splitlines()
     now = public_names()
-    assert now == known, f"gone: {sorted(set(known) - set(now))}; new: {sorted(set(now) - set(known))}"
+    assert now == known, (
+        "add the change to CHANGELOG.md and run: .venv/bin/python tests/test_public_names.py --update\n"
+        f"gone: {sorted(set(known) - set(now))}; new: {sorted(set(now) - set(known))}"
+    )
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_lists_each_name_once(module: str) -> None:
     names = importlib.import_module(module).__all__
-    assert len(names) == len(set(names))
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    assert not repeated, f"remove the second entry from __all__ of {module}: {repeated}"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -84,7 +88,8 @@ def test_every_public_name_is_documented(module: str) -> None:
     }
     documented = {**{name: value for name, value in values.items() if inspect.isclass(value)}, **callables}
     documented |= {name: value for name, value in values.items() if inspect.isroutine(value)}
-    assert not [name for name, value in documented.items() if not inspect.getdoc(value)]
+    undocumented = [name for name, value in documented.items() if not inspect.getdoc(value)]
+    assert not undocumented, f"write a docstring for each of these names of {module}: {undocumented}"
 
 
 if __name__ == "__main__":

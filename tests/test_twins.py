@@ -31,6 +31,12 @@ def public_members(kind: type) -> dict[str, Any]:
     return {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
+def check_twin(name: str, twin: Any, original: Any) -> None:
+    assert not waits(twin), f"make {name} block, by the bridge of aiozarr.sync"
+    assert parameters(twin) == parameters(original), f"give {name} the parameters and defaults of its coroutine"
+    assert twin.__doc__, f"give {name} the docstring of its coroutine"
+
+
 MEMBERS = [(kind, name) for kind in CLASSES for name in public_members(getattr(aiozarr, kind))]
 FUNCTIONS = [name for name in aiozarr.__all__ if waits(getattr(aiozarr, name))]
 
@@ -44,23 +50,23 @@ def test_there_are_coroutines_to_look_at() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_public_coroutine_function_has_a_blocking_twin(name: str) -> None:
-    assert name in sync.__all__
-    twin = getattr(sync, name)
-    assert not waits(twin)
-    assert parameters(twin) == parameters(getattr(aiozarr, name))
-    assert twin.__doc__
+    assert name in sync.__all__, f"add a blocking {name} to aiozarr.sync and its __all__"
+    check_twin(f"sync.{name}", getattr(sync, name), getattr(aiozarr, name))
 
 
 @pytest.mark.parametrize(("kind", "name"), MEMBERS)
 def test_every_public_member_of_a_node_has_a_blocking_twin(kind: str, name: str) -> None:
     original = inspect.getattr_static(getattr(aiozarr, kind), name)
     twin = inspect.getattr_static(getattr(sync, kind), RENAMED.get(name, name), None)
-    assert twin is not None, f"sync.{kind} lacks {name}"
-    assert not waits(twin)
-    assert isinstance(twin, property) == isinstance(original, property)
+    assert twin is not None, f"add a blocking {name} to {kind} in aiozarr.sync"
+    is_property = isinstance(original, property)
+    assert isinstance(twin, property) == is_property, (
+        f"make sync.{kind}.{name} a {'property' if is_property else 'method'}"
+    )
     if inspect.isfunction(original):
-        assert parameters(twin) == parameters(original)
-        assert twin.__doc__
+        check_twin(f"sync.{kind}.{name}", twin, original)
+    else:
+        assert not waits(twin), f"make sync.{kind}.{name} block"
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -68,7 +74,7 @@ def test_nothing_that_a_blocking_member_returns_is_asynchronous(kind: str) -> No
     members = public_members(getattr(sync, kind)).items()
     hints = {name: str(inspect.signature(member).return_annotation) for name, member in members if callable(member)}
     wrong = [name for name, hint in hints.items() if hint.startswith(("Async", "Coroutine", "Awaitable"))]
-    assert wrong == []
+    assert wrong == [], f"give these members of sync.{kind} a blocking return type: {wrong}"
 
 
 async def test_the_check_tells_what_waits_from_what_does_not() -> None:

@@ -14,7 +14,6 @@ SOURCE = Path(__file__).parents[1] / "src" / "aiozarr"
 # Modules of one basename that mean the same thing, each for its own package.
 SHARED_BASENAMES = {
     "address": "the parts of a URL of one cloud",
-    "authoriser": "how one cloud authorises a request",
     "bucket_client": "the client of a bucket or container of one cloud",
     "credentials": "the credentials of one cloud, and where they come from",
     "errors": "the errors of the package, and those of one library translated into them",

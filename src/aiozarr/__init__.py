@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aiozarr.common.lazy_names import lazy_names
 from aiozarr.errors import (
     AiozarrError,
     ChangedError,
@@ -46,7 +47,6 @@ from aiozarr.errors import (
     UnsupportedMetadataError,
     UnsupportedOperationError,
 )
-from aiozarr.lazy_names import lazy_names
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from aiozarr.schedule.events import Event
@@ -82,48 +83,10 @@ class Settings:
     on_event: Callable[[Event], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.max_requests != "auto":
-            _at_least("max_requests", self.max_requests, 1)
-        if self.gap != "auto":
-            _at_least("gap", self.gap, 0)
-        if self.decode_threads is not None:
-            _at_least("decode_threads", self.decode_threads, 1)
-        for name in (
-            "max_bytes_in_flight",
-            "max_request_bytes",
-            "max_chunks",
-            "max_chunk_bytes",
-            "max_index_bytes",
-            "max_metadata_bytes",
-        ):
-            _at_least(name, getattr(self, name), 1)
-        for name in ("retries", "index_cache_bytes", "chunk_cache_bytes"):
-            _at_least(name, getattr(self, name), 0)
-        for name in ("idle_timeout", "retry_seconds", "chunk_cache_seconds", "max_over_read", "timeout"):
-            value = getattr(self, name)
-            if name == "timeout" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(f"Settings.{name} must be a number, not {value!r}")
-        for name in ("idle_timeout", "retry_seconds", "chunk_cache_seconds"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Settings.{name} must be more than 0 seconds, not {getattr(self, name)!r}")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"Settings.timeout must be more than 0 seconds or None, not {self.timeout!r}")
-        if not self.max_over_read >= 1:
-            raise ValueError(f"Settings.max_over_read must be at least 1, not {self.max_over_read!r}")
-        if self.missing not in ("fill", "raise"):
-            raise ValueError(f"Settings.missing must be 'fill' or 'raise', not {self.missing!r}")
-        if self.v1_order_f not in ("spec", "written"):
-            raise ValueError(f"Settings.v1_order_f must be 'spec' or 'written', not {self.v1_order_f!r}")
-        statuses: object = self.missing_status
-        if not isinstance(statuses, tuple) or not all(isinstance(each, int) for each in statuses):
-            raise TypeError(f"Settings.missing_status must be a tuple of ints, not {statuses!r}")
-        for name in ("strict", "durable"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"Settings.{name} must be a bool, not {getattr(self, name)!r}")
-        if self.on_event is not None and not callable(self.on_event):
-            raise TypeError(f"Settings.on_event must be callable or None, not {self.on_event!r}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not each.default:  # a default such as "auto" or None needs no check
+                _checks()[each.name](value, f"Settings.{each.name}")
 
     def __repr__(self) -> str:
         changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
@@ -139,11 +102,26 @@ def _written(name: str, value: object) -> str:
     return repr(value)
 
 
-def _at_least(name: str, value: object, minimum: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"Settings.{name} must be an int, not {type(value).__name__}")
-    if value < minimum:
-        raise ValueError(f"Settings.{name} must be at least {minimum}, not {value}")
+@cache
+def _checks() -> dict[str, Callable[[Any, str], object]]:
+    """Return the check of each setting."""
+    from aiozarr.common.checks import Checks  # imported on use, as most programs keep the defaults
+
+    checks = Checks()
+    at_least_0, at_least_1 = partial(checks.integer, low=0), partial(checks.integer, low=1)
+    seconds = partial(checks.number, expected="a number of seconds above 0", accepts=lambda value: value > 0)
+    return {
+        **dict.fromkeys(("retries", "gap", "index_cache_bytes", "chunk_cache_bytes"), at_least_0),
+        **dict.fromkeys(("max_requests", "max_bytes_in_flight", "max_request_bytes", "decode_threads"), at_least_1),
+        **dict.fromkeys(("max_chunks", "max_chunk_bytes", "max_index_bytes", "max_metadata_bytes"), at_least_1),
+        **dict.fromkeys(("timeout", "idle_timeout", "retry_seconds", "chunk_cache_seconds"), seconds),
+        "max_over_read": partial(checks.number, expected="a number of at least 1", accepts=lambda value: value >= 1),
+        "missing": partial(checks.one_of, allowed=("fill", "raise")),
+        "missing_status": partial(checks.integers, low=0, kind=tuple),
+        "v1_order_f": partial(checks.one_of, allowed=("spec", "written")),
+        **dict.fromkeys(("strict", "durable"), checks.boolean),
+        "on_event": partial(checks.check, kind=cast("Any", Callable), expected="callable"),
+    }
 
 
 DEFAULT_SETTINGS = Settings()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from tests.support.history import Change, History, Observation
+from tests.support.rounds import rounds
 from tests.support.simulation import Simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore::aiozarr.UnsafeWriteWarning")
@@ -21,7 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Draw the same seeds every day, and others of each seed of `make test-long`."""
     if "seed" in metafunc.fixturenames:
         first = int(metafunc.config.getoption("--hypothesis-seed", None) or 0)
-        seeds = range(first, first + SEEDS * settings().max_examples // 100)
+        seeds = range(first, first + rounds(SEEDS))
         metafunc.parametrize("seed", seeds, ids=[f"seed-{seed}-" for seed in seeds])
 
 

@@ -41,6 +41,14 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An array of 300 chunks: a copy of it is still under way when it is interrupted."""
+    root = tmp_path_factory.mktemp("many") / "many.zarr"
+    aiozarr.sync.create_array(root, data=np.arange(1, 3001), chunks=10, codecs=[])
+    return root
+
+
 def imported(*arguments: object) -> set[str]:
     """The top-level packages that a command imports, and the modules of the command line."""
     done = subprocess.run(
@@ -223,12 +231,12 @@ def aws(server: LocalS3) -> dict[str, str]:
     )
 
 
-def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(large: Path, s3_server: LocalS3) -> None:
+def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(many: Path, s3_server: LocalS3) -> None:
     s3_server.create_bucket("command-line")
-    target = "s3://command-line/large.zarr"
+    target = "s3://command-line/many.zarr"
     terminal, its_end = pty.openpty()
     process = subprocess.Popen(
-        [*AIOZARR, "cp", large, target, "--transfers", "2"],
+        [*AIOZARR, "cp", many, target, "--transfers", "2"],
         stdout=subprocess.PIPE,
         stderr=its_end,
         env=aws(s3_server) | {"TERM": "xterm-256color", "COLUMNS": "140"},
@@ -247,12 +255,12 @@ def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(larg
     assert b"Traceback" not in shown
     assert run_process("stat", f"{target}/zarr.json", env=aws(s3_server)).returncode == 4  # it does not look complete
 
-    refused = run_process("cp", large, target, env=aws(s3_server))
+    refused = run_process("cp", many, target, env=aws(s3_server))
     assert refused.returncode == 1
     assert "--resume" in refused.stderr
-    done = run_process("cp", "--resume", "--json", large, target, env=aws(s3_server))
+    done = run_process("cp", "--resume", "--json", many, target, env=aws(s3_server))
     assert done.returncode == 0, done.stderr
-    assert run_process("check", "--download", large, target, env=aws(s3_server)).returncode == 0
+    assert run_process("check", "--download", many, target, env=aws(s3_server)).returncode == 0
 
 
 def read_until(terminal: int, mark: bytes | None) -> bytes:

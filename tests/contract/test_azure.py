@@ -15,7 +15,7 @@ from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailed
 from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
 from aiozarr.stores.azure import bucket_client
-from aiozarr.stores.azure.authoriser import sign_container
+from aiozarr.stores.azure.credentials import sign_container
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers import Azurite

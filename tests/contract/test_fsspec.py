@@ -8,6 +8,7 @@ from typing import ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from gcsfs.core import GCSFileSystem
 from typing_extensions import Buffer
 
@@ -21,6 +22,14 @@ from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3
 
 _numbers = itertools.count()
+
+
+@pytest.fixture(scope="class", autouse=True)
+def _forget_values() -> Iterator[None]:
+    """fsspec keeps the values of its memory file systems for the rest of the process."""
+    yield
+    MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]
 
 
 def new_name() -> str:

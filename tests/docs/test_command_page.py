@@ -17,9 +17,10 @@ from scripts import make_command_docs
 
 def test_the_page_equals_the_output_of_its_script() -> None:
     written = make_command_docs.PAGE.read_text("utf-8")
-    assert written == make_command_docs.page(), "run scripts/make_command_docs.py"
+    assert written == make_command_docs.page(), "run: .venv/bin/python -m scripts.make_command_docs"
 
 
+REMEDY = "correct the members in scripts/make_command_docs.py, and run: .venv/bin/python -m scripts.make_command_docs"
 ARGUMENTS = {
     "info": ["a.zarr/t"],
     "tree": ["a.zarr"],
@@ -80,11 +81,12 @@ def lines_of(arguments: list[str], code: int = 0) -> list[str]:
 @pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize("command", make_command_docs.JSON_MEMBERS)
 def test_json_has_the_members_that_the_page_lists(command: str) -> None:
-    assert lines_of([command, *ARGUMENTS[command]])[-1] == make_command_docs.JSON_MEMBERS[command]
+    assert lines_of([command, *ARGUMENTS[command]])[-1] == make_command_docs.JSON_MEMBERS[command], REMEDY
 
 
 @pytest.mark.usefixtures("stores")
 @pytest.mark.parametrize("name", make_command_docs.JSON_LINES)
 def test_other_json_lines_have_the_members_that_the_page_lists(name: str) -> None:
     for arguments in LINES[name]:
-        assert make_command_docs.JSON_LINES[name] in lines_of(arguments, int(name in ("check", "verify")))
+        lines = lines_of(arguments, int(name in ("check", "verify")))
+        assert make_command_docs.JSON_LINES[name] in lines, REMEDY

@@ -22,13 +22,16 @@ def named_tests(text: str) -> list[str]:
 @pytest.mark.parametrize("number", ENTRIES)
 def test_the_tests_of_a_mistake_exist(number: str) -> None:
     tests = named_tests(ENTRIES[number])
-    assert [test for test in tests if not is_test(test)] == []
-    assert tests or re.search(r"\*\*State\.\*\* (Decided|Open)", ENTRIES[number])
+    assert [test for test in tests if not is_test(test)] == [], "correct the names of tests in docs/correctness.md"
+    has_state = re.search(r"\*\*State\.\*\* (Decided|Open)", ENTRIES[number])
+    assert tests or has_state, "name the test that holds it, or say **State.** Decided or Open and why"
 
 
 def test_each_number_is_there_once() -> None:
     text = (ROOT / "docs/correctness.md").read_text()
-    assert len(re.findall(r"^### ", text, re.MULTILINE)) == len(ENTRIES)
+    assert len(re.findall(r"^### ", text, re.MULTILINE)) == len(ENTRIES), (
+        "number each mistake of docs/correctness.md once"
+    )
 
 
 def test_each_promise_has_tests_that_exist() -> None:
@@ -37,5 +40,5 @@ def test_each_promise_has_tests_that_exist() -> None:
     assert len(promises) > 40
     for promise in promises:
         tests = named_tests(promise)
-        assert tests, promise
-        assert [test for test in tests if not is_test(test)] == []
+        assert tests, f"name the test that shows it: {promise}"
+        assert [test for test in tests if not is_test(test)] == [], "correct the names in docs/reference/guarantees.md"

@@ -23,4 +23,4 @@ BASES = {"AiozarrError", "NodeError", "MetadataError"}
 )
 def test_each_class_has_a_row_with_three_cells(name: str) -> None:
     rows = re.findall(rf"^\| `{name}` \| (.+) \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert len(rows) == 1
+    assert len(rows) == 1, f"give {name} one row of three cells in docs/reference/errors.md"

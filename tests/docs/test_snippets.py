@@ -138,11 +138,13 @@ def run_page(page: Path, endpoints: dict[str, str], *, in_lane: bool = False) ->
         for block in blocks:
             if block.language == "text":
                 if block.note == "prints" and printed is not None:
-                    assert printed.strip() == block.body.strip(), f"line {block.line}"
+                    message = f"correct the printed text below line {block.line} of {page.name}"
+                    assert printed.strip() == block.body.strip(), message
             elif block.note.startswith("raises: "):
                 with pytest.raises(BaseException) as caught:
                     run_block(block, page, names, runner, endpoints)
-                assert caught.type.__name__ == block.note.removeprefix("raises: ")
+                message = f"correct the comment `raises:` above line {block.line} of {page.name}"
+                assert caught.type.__name__ == block.note.removeprefix("raises: "), message
             else:
                 printed = run_block(block, page, names, runner, endpoints, in_lane=in_lane)
 
@@ -161,14 +163,16 @@ def test_blocks_are_found_with_their_comments() -> None:
 
 def test_a_block_that_is_not_run_says_why() -> None:
     notes = [block.note for page in PAGES for block in blocks_of(page.read_text("utf-8")) if block.language == "python"]
-    assert all(re.fullmatch(r"(not run: .{8,}|raises: \w+|needs: [\w.]+)?", note) for note in notes)
+    wrong = [note for note in notes if not re.fullmatch(r"(not run: .{8,}|raises: \w+|needs: [\w.]+)?", note)]
+    assert not wrong, "write comments as the docstring of this module says, with a reason where a block is not run"
 
 
 def test_modules_that_pages_need_are_installed_with_the_tests() -> None:
     groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
     needed = {module for page in PAGES for module in modules_needed(blocks_of(page.read_text("utf-8")))}
     needed = {module.replace(".", "-") for module in needed}  # opentelemetry.sdk is in opentelemetry-sdk
-    assert needed <= {re.split(r"[>=\[]", name)[0] for name in groups["test"]}
+    missing = needed - {re.split(r"[>=\[]", name)[0] for name in groups["test"]}
+    assert not missing, "add these to the dependency group `test` in pyproject.toml"
 
 
 def test_links_of_the_package_page_lead_nowhere_inside_the_repository() -> None:
@@ -176,9 +180,10 @@ def test_links_of_the_package_page_lead_nowhere_inside_the_repository() -> None:
     text = (REPOSITORY / "README.md").read_text("utf-8")
     for substitution in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(substitution["pattern"], substitution["replacement"], text)
-    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+    found = re.findall(r"\]\((?!https://)[^)]*\)", text)
+    assert found == [], "PyPI has no such files: cover these links by a substitution in pyproject.toml"
 
 
 def test_links_of_the_readme_lead_to_files() -> None:
     links = re.findall(r"\]\((?!https://)([^)#]*)[^)]*\)", (REPOSITORY / "README.md").read_text("utf-8"))
-    assert [link for link in links if not (REPOSITORY / link).is_file()] == []
+    assert [link for link in links if not (REPOSITORY / link).is_file()] == [], "correct the links of README.md"

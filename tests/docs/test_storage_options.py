@@ -7,10 +7,10 @@ from scripts import make_option_docs
 
 def test_the_page_equals_the_output_of_its_script() -> None:
     written = make_option_docs.PAGE.read_text("utf-8")
-    assert written == make_option_docs.page(), "run scripts/make_option_docs.py"
+    assert written == make_option_docs.page(), "run: .venv/bin/python -m scripts.make_option_docs"
 
 
 def test_every_option_of_s3_has_a_description() -> None:
     attributes = make_option_docs.attributes_of(s3_options)
     undescribed = [option.name for option in S3_TABLE.options if not option.about and option.name not in attributes]
-    assert undescribed == []
+    assert undescribed == [], "describe each in S3_TABLE (`about`), or in the docstring of S3Options"

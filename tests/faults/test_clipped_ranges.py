@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.errors import ShortReadError
+from aiozarr.errors import ChangedError, ShortReadError
+from aiozarr.model import ByteRange, Range, Suffix, resolve_range
 from aiozarr.settings import Settings
-from aiozarr.stores import HTTPStore, MemoryStore
+from aiozarr.stores import HTTPStore, MemoryStore, ZipStore
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
+from tests.support.zip_archives import archive_of
 
 
 def without_size(request: Request, reply: Reply) -> Reply:
@@ -65,6 +69,50 @@ async def test_objects_are_copied_by_clipped_ranges_without_a_size() -> None:
         assert np.array_equal(await (await aiozarr.open_array(copied))[...], values)
         # Of each object: a range that is refused once, and the whole.
         assert len(server.requests) <= 3 * len(objects) + 8
+
+
+@pytest.mark.parametrize("byte_range", [Range(50), Range(50, 100), Range(90, 50), Suffix(30), Suffix(200)], ids=str)
+@pytest.mark.parametrize("nowait", [False, True])
+async def test_a_range_beyond_the_end_is_read_by_the_objects_size(byte_range: ByteRange, nowait: bool) -> None:
+    data = bytes(range(100))
+    with FaultServer({"a": data}, script=without_size) as server:
+        async with HTTPStore(server.url) as store:
+            if nowait:
+                await store.get("a")  # a connection is idle
+                future = asyncio.get_running_loop().create_future()
+                callback = SimpleNamespace(fetched=future.set_result, failed=future.set_exception)
+                assert store.fetch_nowait("a", byte_range, None, callback) is not None
+                value = await future
+            else:
+                value = await store.fetch("a", byte_range)
+            assert value is not None
+            start, stop = resolve_range(100, byte_range)
+            assert value.data == data[start:stop]
+            assert value.size == (None if byte_range == Range(50) else 100)
+            assert value.version == (await store.stat("a")).version  # type: ignore[union-attr]  # it is stored
+
+
+async def test_an_object_that_is_replaced_while_its_size_is_requested_is_an_error() -> None:
+    with FaultServer({"a": bytes(100)}) as server:
+
+        def replacing(request: Request, reply: Reply) -> Reply:
+            if request.method == "HEAD":
+                server.put("a", bytes(200))
+            return without_size(request, reply)
+
+        server.script = replacing
+        async with HTTPStore(server.url) as store:
+            with pytest.raises(ChangedError):
+                await store.fetch("a", Range(50, 100))
+
+
+@pytest.mark.parametrize("members", [1, 3000])
+async def test_an_archive_is_read(members: int) -> None:
+    values = {f"c/{number}": b"%d" % number for number in range(members)}
+    with FaultServer({"x.zip": archive_of(values)}, script=without_size) as server:
+        store = ZipStore(HTTPStore(server.url), key="x.zip")
+        assert {key: bytes(await store.get(key) or b"") for key in await store.list()} == values
+        await store.aclose()
 
 
 async def test_a_chunk_that_is_stored_in_fewer_bytes_than_a_part_is_fetched_whole() -> None:

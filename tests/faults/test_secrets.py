@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import fsspec
 import pytest
+from s3fs import S3FileSystem
 
 import aiozarr
 from aiozarr.stores import (
@@ -69,7 +70,12 @@ MAKERS: dict[str, Maker] = {
     ),
     "fsspec http": lambda url, _: FsspecStore(f"{url}/x", client_kwargs={"headers": {"X-Token": SECRET}}),
     "s3fs": lambda url, _: FsspecStore(
-        "s3://bucket/x", key="key", secret=SECRET, endpoint_url=url, client_kwargs={"region_name": "us-east-1"}
+        "s3://bucket/x",
+        key="key",
+        secret=SECRET,
+        endpoint_url=url,
+        client_kwargs={"region_name": "us-east-1"},
+        config_kwargs={"retries": {"max_attempts": 0}},
     ),
     "fsspec http, user and query": lambda url, _: FsspecStore(f"{with_user(url)}/x?sig={SECRET}"),
     "fsspec http, as a file system": lambda url, _: FsspecStore(
@@ -135,8 +141,14 @@ def test_a_store_shows_no_secret_itself(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("name", MAKERS)
 async def test_an_error_shows_no_secret(
-    name: str, script: str, tmp_path: Path, server: FaultServer, caplog: pytest.LogCaptureFixture
+    name: str,
+    script: str,
+    tmp_path: Path,
+    server: FaultServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(S3FileSystem, "retries", 1)  # its pauses between attempts show nothing
     caplog.set_level(logging.DEBUG, "aiozarr")
     caplog.set_level(logging.INFO)
     server.script = SCRIPTS[script]

@@ -15,6 +15,7 @@ from zarr.testing.store import StoreTests
 
 from aiozarr.integrations.zarr import Store as ZarrStore
 from aiozarr.stores import LocalStore, MemoryStore, Store
+from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -59,7 +60,7 @@ def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 # No shrinking: a failure is looked at once, and shrinking a hierarchy takes minutes.
-FEW = settings(max_examples=15, stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate])
+FEW = settings(max_examples=rounds(15), stateful_step_count=30, deadline=None, phases=[Phase.reuse, Phase.generate])
 
 
 def test_the_store_state_machine_finds_no_difference(inner: Store) -> None:

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.support.rounds import rounds
 from tests.support.strategies.arrays import DTYPES, Codec, basic_selections, codec_chains
 
 AnyArray: TypeAlias = NDArray[Any]
@@ -185,5 +186,5 @@ def same_bits(first: Any, second: Any) -> bool:
 
 
 def examples(number: int) -> settings:
-    """As many examples, and in the profile `long` as many times more as that profile asks for."""
-    return settings(max_examples=number * settings().max_examples // 100, deadline=None)
+    """As many rounds of examples; see `tests.support.rounds`."""
+    return settings(max_examples=rounds(number), deadline=None)

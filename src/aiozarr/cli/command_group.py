@@ -11,8 +11,8 @@ import click
 
 from aiozarr import __version__
 from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, TERMINATED, Terminated, exit_code_of
+from aiozarr.common.formatting import name_arguments
 from aiozarr.errors import AiozarrError
-from aiozarr.formatting import name_arguments
 
 COMMANDS = {
     "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
@@ -26,9 +26,9 @@ COMMANDS = {
     "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
     "clean": ("object_commands:clean", "List, and with --delete remove, what killed processes have left."),
-    "check": ("check_command:check", "Compare the objects of SRC and DST."),
-    "verify": ("verify_command:verify", "Read and decode every chunk, and report the bad ones."),
-    "validate": ("validate_command:validate", "Check the metadata documents of all nodes."),
+    "check": ("check_commands:check", "Compare the objects of SRC and DST."),
+    "verify": ("check_commands:verify", "Read and decode every chunk, and report the bad ones."),
+    "validate": ("check_commands:validate", "Check the metadata documents of all nodes."),
     "convert": ("convert_commands:convert", "Write a copy of another format, of other chunks or codecs."),
     "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),

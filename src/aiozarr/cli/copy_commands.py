@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,34 +17,15 @@ from aiozarr.cli.targets import StorageOptions, TargetOptions, copy_store_option
 from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
 
 if TYPE_CHECKING:
+    from aiozarr.engine import ScheduledStore
+    from aiozarr.model import Entry
     from aiozarr.settings import Settings
-    from aiozarr.stores import Store
     from aiozarr.transfer import CopyReport
 
-Verify = Literal["size", "checksum"] | None
-
+OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
+"""The options that the copy of one object has."""
 RESUME_COMMAND = "the same command with --resume continues"
 RESUME_ADVICE = f"interrupted; {RESUME_COMMAND}"
-
-
-@dataclass(frozen=True)
-class CopyOptions:
-    """The options of `cp` and `sync`, by the names of `aiozarr.copy`."""
-
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-    overwrite: bool
-    resume: bool
-    verify: Verify
-    delete: bool
-    skip_equal: bool
-    dry_run: bool
-    on_error: Literal["raise", "continue"]
-    select: Mapping[str, Any] | None = None
-
-    def as_keywords(self) -> dict[str, Any]:
-        """Return them as keywords of `aiozarr.copy`."""
-        return dict(vars(self))
 
 
 def _copy_options(function: Any) -> Any:
@@ -136,14 +115,14 @@ def _copy(
 ) -> None:
     from aiozarr.settings import Settings
 
-    chosen: Verify = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
+    chosen = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
     settings = Settings() if transfers is None else Settings(max_requests=transfers)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
     if isinstance(select, tuple):
         select = _named(select, src, source)
-    rules = CopyOptions(verify=chosen, select=select, **options)
+    options |= {"verify": chosen, "select": select}
     try:
-        report = _copy_store(src, dst, rules, source, destination, settings, out)
+        report = _copy_store(src, dst, options, source, destination, settings, out)
     except KeyboardInterrupt as error:
         error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
         raise
@@ -171,7 +150,7 @@ def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[st
 def _copy_store(
     src: str,
     dst: str,
-    rules: CopyOptions,
+    options: Mapping[str, Any],
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
@@ -180,13 +159,8 @@ def _copy_store(
     from aiozarr.transfer import copy
 
     def copy_object(found: Any) -> CopyReport:
-        location, name = parent_and_key(dst)
-        if not name or os.path.isdir(dst):
-            name_there = found.key.rpartition("/")[2]
-            place = Place(dst, lambda _: name_there)
-        else:
-            place = Place(location, lambda store: key_in(store, dst, name))
-        return run(lambda: _copy_object(src, found.key, place, rules, source, destination, settings))
+        is_folder = not parent_and_key(dst)[1] or os.path.isdir(dst)
+        return run(lambda: _copy_object(src, found, dst, is_folder, options, source, destination, settings))
 
     is_archive = src.lower().endswith(".zip")
     if os.path.isfile(src) and not is_archive:
@@ -197,7 +171,7 @@ def _copy_store(
                 lambda: copy(
                     src,
                     dst,
-                    **rules.as_keywords(),
+                    **options,
                     progress=progress,
                     source_options=source,
                     destination_options=destination,
@@ -213,68 +187,35 @@ def _copy_store(
     return copy_object(found)
 
 
-class Place(NamedTuple):
-    """Where one object is copied to.
-
-    Attributes:
-        location: the location that contains it.
-        key_in: returns its key in the store of that location.
-    """
-
-    location: str
-    key_in: Callable[[Store], str]
-
-
 async def _copy_object(
     src: str,
-    key: str,
-    place: Place,
-    rules: CopyOptions,
+    entry: Entry,
+    dst: str,
+    is_folder: bool,
+    options: Mapping[str, Any],
     source: StorageOptions,
     destination: StorageOptions,
     settings: Settings,
 ) -> CopyReport:
-    """Copy one object to a place.
-
-    Raises:
-        CopyError: there is an object, and it may not be replaced.
-    """
+    """Copy one object to `dst`, or into it."""
     from aiozarr.cli.targets import with_store
-    from aiozarr.errors import PreconditionFailedError
-    from aiozarr.hierarchy.mutations.store_documents import set_if_absent
-    from aiozarr.transfer import CopyReport
-    from aiozarr.transfer.copy_object import read_object
+    from aiozarr.engine import current_engine
+    from aiozarr.transfer.copy_one import copy_one
+    from aiozarr.transfer.copy_rules import CopyRules
 
-    async def fetch(store: Any) -> Any:
-        entry = await store.stat(key)
-        size = settings.max_chunk_bytes if entry is None or entry.size is None else entry.size
-        return await read_object(store, key, size, settings.max_request_bytes)
+    rules = CopyRules(**{name: options[name] for name in OBJECT_OPTIONS})
+    location, name = parent_and_key(dst)
+    engine = current_engine()
+    assert engine is not None, "runs on the I/O thread"
 
-    found = await with_store(parent_and_key(src)[0], source, fetch, settings)
-    if found is None:
-        raise FileNotFoundError(f"there is no object {src}")
+    async def copy_from(source: ScheduledStore) -> CopyReport:
+        async def copy_to(target: ScheduledStore) -> CopyReport:
+            key = entry.key.rpartition("/")[2] if is_folder else key_in(target.store, dst, name)
+            return await copy_one(engine, source.store, entry, target.store, key, rules, settings)
 
-    async def store(target: Any) -> None:
-        name_there = place.key_in(target.store)
-        exists = CopyError(f"there is an object {target.store.url_of(name_there)}; --overwrite replaces it")
-        if not rules.overwrite and await target.stat(name_there) is not None:
-            raise exists
-        if rules.dry_run:
-            return
-        try:
-            # Another process may have stored an object since.
-            await (target.set if rules.overwrite else partial(set_if_absent, target))(name_there, found.data)
-        except PreconditionFailedError:
-            raise exists from None
-        if rules.verify == "checksum":
-            stored = await target.fetch(name_there)
-            if stored is None or bytes(stored.data) != bytes(found.data):
-                raise CopyError(f"what was read back from {target.store.url_of(name_there)} is not what was stored")
+        return await with_store(dst if is_folder else location, destination, copy_to, settings)
 
-    await with_store(place.location, destination, store, settings)
-    size = memoryview(found.data).nbytes
-    planned = (("copy", key),) if rules.dry_run else ()
-    return CopyReport(1, size, 0, (), (), 0, 0.0, 0, dry_run=rules.dry_run, planned=planned)
+    return await with_store(parent_and_key(src)[0], source, copy_from, settings)
 
 
 def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
@@ -288,7 +229,7 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
             out.complain(f"{plain(key)}: {plain(str(error))}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
         out.say(f"{plain(dst)} has all {report.skipped:,} objects already")
-    elif report.seconds or report.objects > 1:
+    elif report.objects != 1 or report.metadata_documents or report.dry_run or report.failed or report.changed:
         out.say(plain_lines(str(report)))
     else:
         out.say(f"{plain(src)} -> {plain(dst)}: {bytes_text(report.bytes)}")

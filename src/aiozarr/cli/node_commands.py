@@ -12,7 +12,7 @@ import click
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import select_option, select_view
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, run, store_options
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import Plan
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 async def with_node(target: str, options: StorageOptions, function: Callable[[Any], Awaitable[T]]) -> T:
     """Open the node `target` and await `function` with it."""
-    from aiozarr.hierarchy.open import open as open_node
+    from aiozarr.hierarchy.internal import open_node
 
     async with open_node(target, storage_options=options) as node:
         return await function(node)
@@ -123,8 +123,7 @@ async def _node_records(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the JSON object of each node, the root first."""
     from aiozarr.hierarchy import Group
-    from aiozarr.hierarchy.internal import listed_levels
-    from aiozarr.hierarchy.open import open as open_node
+    from aiozarr.hierarchy.internal import listed_levels, open_node
 
     async with open_node(target, storage_options=options) as node:
         yield _node_record("", node.metadata)

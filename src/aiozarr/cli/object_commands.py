@@ -15,6 +15,8 @@ from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
     check_listable,
+    exclude_option,
+    include_option,
     iterated,
     key_in,
     parent_and_key,
@@ -23,20 +25,18 @@ from aiozarr.cli.targets import (
     store_options,
     with_store,
 )
+from aiozarr.common.formatting import format_count
 from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
-from aiozarr.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
-    from aiozarr.hierarchy.node_access import NodeAccess
+    from aiozarr.hierarchy.internal import NodeAccess
     from aiozarr.model import Entry
     from aiozarr.stores import Store
 
 _human = click.option(
     "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
 )
-_include = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
-_exclude = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
 
 
 @click.command()
@@ -75,7 +75,7 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
 
 async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], list[str]]:
     """Return the objects and the prefixes one level below the root."""
-    from aiozarr.concurrency import map_concurrently
+    from aiozarr.common.concurrency import map_concurrently
     from aiozarr.model import Entry
 
     check_listable(store.store)
@@ -182,8 +182,8 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
 @click.command()
 @click.argument("target")
 @click.option("-r", "--recursive", is_flag=True, help="Everything below TARGET: a node, or a whole store.")
-@_include
-@_exclude
+@include_option
+@exclude_option
 @click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
 @click.option("-f", "--force", is_flag=True, help="Also a directory without a node, and the working or home directory.")
 @store_options
@@ -303,8 +303,7 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
 
 async def _remove_link(path: str) -> None:
     """Remove a link to a directory, and what consolidated metadata above say of the node behind it."""
-    from aiozarr.hierarchy.mutations.nodes import delete_node
-    from aiozarr.hierarchy.node_access import run_at_target
+    from aiozarr.hierarchy.internal import delete_node, run_at_target
 
     directory, name = os.path.split(path)
 
@@ -340,22 +339,21 @@ def _print_removed(found: Sequence[Entry], *, dry_run: bool, out: Output) -> Non
 
 async def _remove_chosen(target: str, options: StorageOptions, keys: list[str], kept: list[str]) -> None:
     """Remove the objects `keys` below `target`; the documents `kept` stay."""
-    from aiozarr.hierarchy.mutations.erase_objects import erase_objects
+    from aiozarr.hierarchy.internal import erase_objects
 
     await _change(target, options, lambda access: erase_objects(access, keys, kept))
 
 
 async def _remove_all(target: str, options: StorageOptions) -> None:
     """Remove the node or prefix `target`, and what held it on the local disk: its directory, or the whole archive."""
-    from aiozarr.hierarchy.mutations.nodes import delete_node
+    from aiozarr.hierarchy.internal import delete_node
 
     await _remove_container(await _change(target, options, delete_node))
 
 
 async def _change(target: str, options: StorageOptions, change: Callable[[NodeAccess], Awaitable[None]]) -> Store:
     """Await `change` with the access to `target`. Return its store, which is closed."""
-    from aiozarr.hierarchy.node import check_store_writeable
-    from aiozarr.hierarchy.node_access import run_at_target
+    from aiozarr.hierarchy.internal import check_store_writeable, run_at_target
 
     async def work(access: NodeAccess, owns_store: bool) -> Store:
         try:

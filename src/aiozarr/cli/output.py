@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aiozarr.common.formatting import printable
+
 if TYPE_CHECKING:
-    from aiozarr.engine.progress import Progress
+    from aiozarr.engine import Progress
 
 SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""
 LINE_SECONDS = 5.0
 """Delay between two lines of progress where standard error is no terminal."""
+plain = printable
+"""Escapes control characters, which a terminal would obey: keys come from the store."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -165,13 +169,6 @@ def seconds_text(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
-
-
-def plain(text: str) -> str:
-    """Return `text` with control characters escaped, which a terminal would obey: keys come from the store."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
 
 
 def _json_line(record: Mapping[str, Any]) -> str:

@@ -12,17 +12,10 @@ from math import prod
 from typing import Any, Self, TypeAlias
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import (
-    UnconfiguredCodec,
-    check_members,
-    integer,
-    integers,
-    invalid,
-    is_integer,
-    required,
-    short,
-)
+from aiozarr.codecs.core.configuration import UnconfiguredCodec, check_members, integer, integers, invalid, required
 from aiozarr.codecs.core.registry import register
+from aiozarr.common.checks import is_integer
+from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError
 
 _MAX_RANK = 64
@@ -70,7 +63,7 @@ class ReshapeCodec(_ShapeCodec):
         check_members(configuration, ("shape",), name=cls.name)
         value = required(configuration, "shape")
         if not isinstance(value, (list, tuple)) or len(value) > _MAX_RANK:
-            raise invalid("shape", f"it must be a list of at most {_MAX_RANK} lengths, not {short(value)}")
+            raise invalid("shape", f"it must be a list of at most {_MAX_RANK} lengths, not {shown(value)}")
         shape = tuple(_parse_size(item) for item in value)
         if shape.count(-1) > 1:
             raise invalid("shape", "it may contain -1 only once")
@@ -150,15 +143,15 @@ def _parse_size(value: Any) -> _Size:
         return int(value)
     if isinstance(value, (list, tuple)) and all(is_integer(dim) and 0 <= dim < _MAX_RANK for dim in value):
         return tuple(value)
-    raise invalid("shape", f"a length is a positive integer, -1 or a list of dimensions, not {short(value)}")
+    raise invalid("shape", f"a length is a positive integer, -1 or a list of dimensions, not {shown(value)}")
 
 
 def _parse_operation(value: Any) -> tuple[str, int]:
     if not isinstance(value, Mapping) or len(value) != 1:
-        raise invalid("operations", f"an operation has one member, 'insert' or 'remove', not {short(value)}")
+        raise invalid("operations", f"an operation has one member, 'insert' or 'remove', not {shown(value)}")
     verb = next(iter(value))
     if verb not in ("insert", "remove"):
-        raise invalid("operations", f"an operation is 'insert' or 'remove', not {short(verb)}")
+        raise invalid("operations", f"an operation is 'insert' or 'remove', not {shown(verb)}")
     return verb, integer(value, verb, 0, _MAX_RANK - 1)
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
-from hashlib import blake2b
 from itertools import groupby
-from typing import Any
 
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
-from aiozarr.formatting import argument
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
+from aiozarr.transfer.journal import Journal
 
 FOLDER = CONVERSION_FOLDER
 JOURNAL_KEY = CONVERSION_JOURNAL_KEY
-SAVE_SECONDS = 1.0
-"""The journal is written at most this often: tasks of the last second are repeated after a crash."""
-MAX_JOURNAL_BYTES = 64 << 20
 
 
-class ConversionJournal:
+class ConversionJournal(Journal):
     """The done tasks of all passes of one conversion. Lives on the I/O thread.
 
     Args:
@@ -31,10 +26,9 @@ class ConversionJournal:
     """
 
     def __init__(self, store: ScheduledStore, fingerprint: str, counts: Sequence[int]) -> None:
-        self._store = store
+        super().__init__(store, JOURNAL_KEY)
         self._fingerprint = fingerprint
         self.done = [bytearray(count) for count in counts]
-        self._saved_at = 0.0
         self._lock = asyncio.Lock()
 
     async def load(self) -> bool:
@@ -45,11 +39,10 @@ class ConversionJournal:
         Raises:
             CopyError: it belongs to another conversion, or is damaged.
         """
-        value = await self._store.fetch(JOURNAL_KEY, max_bytes=MAX_JOURNAL_BYTES)
-        if value is None:
-            return False
-        stored = _parse(bytes(value.data))
+        stored = await self.read()
         if stored is None:
+            return False
+        if not {"fingerprint", "done"} <= stored.keys():
             raise self._damaged_error()
         if stored["fingerprint"] != self._fingerprint:
             raise CopyError(
@@ -73,26 +66,14 @@ class ConversionJournal:
     async def add(self, number: int, task: int) -> None:
         """Mark a task of the pass `number` as done; store the journal if that was not done lately."""
         self.done[number][task] = 1
-        if asyncio.get_running_loop().time() - self._saved_at > SAVE_SECONDS and not self._lock.locked():
+        if not self._lock.locked() and self.is_due():
             await self.save()
 
     async def save(self) -> None:
         """Store the journal."""
         async with self._lock:
-            self._saved_at = asyncio.get_running_loop().time()
-            members = {"fingerprint": self._fingerprint, "done": [done_runs(flags) for flags in self.done]}
-            await self._store.set(JOURNAL_KEY, json.dumps({**members, "checksum": _checksum(members)}).encode())
-
-
-def _parse(data: bytes) -> dict[str, Any] | None:
-    """Return the members of a stored journal, or None if its checksum is wrong."""
-    try:
-        members = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    checksum = members.pop("checksum", None) if isinstance(members, dict) else None
-    is_sound = checksum is not None and checksum == _checksum(members) and {"fingerprint", "done"} <= members.keys()
-    return members if is_sound else None
+            done = [done_runs(flags) for flags in self.done]
+            await self.write({"fingerprint": self._fingerprint, "done": done})
 
 
 def _are_runs_of(done: object, counts: Sequence[int]) -> bool:
@@ -108,10 +89,6 @@ def _are_runs_of(done: object, counts: Sequence[int]) -> bool:
                 case _:
                     return False
     return True
-
-
-def _checksum(members: dict[str, Any]) -> str:
-    return blake2b(json.dumps(members).encode(), digest_size=16).hexdigest()
 
 
 def done_runs(flags: bytearray) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from aiozarr.conversion.conversion_task import ArrayLocation, ConversionTask, changed_settings
 from aiozarr.conversion.regions import RegionGrid
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
@@ -102,15 +102,7 @@ class ConversionWork:
         casting: Casting = self.casting if is_last else "checked"
         for task, region in enumerate(each.grid):
             yield ConversionTask(
-                task,
-                each.source,
-                each.destination,
-                region,
-                each.offset,
-                casting,
-                each.item_size,
-                settings,
-                self.token,
+                task, each.source, each.destination, region, each.offset, casting, each.item_size, settings, self.token
             )
 
     def fingerprint(self) -> str:

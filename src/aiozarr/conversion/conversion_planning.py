@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Any
 
+from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_journal import FOLDER
 from aiozarr.conversion.conversion_passes import ArrayPass, ConversionStage, ConversionWork
 from aiozarr.conversion.conversion_plan import ConversionPlan
@@ -15,11 +16,8 @@ from aiozarr.conversion.conversion_task import ArrayLocation
 from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
 from aiozarr.conversion.regions import Bounds, ChunkAxis
 from aiozarr.errors import LimitError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
-from aiozarr.hierarchy.node import HandleOptions
-from aiozarr.hierarchy.number_casts import Casting
+from aiozarr.hierarchy.internal import Casting, HandleOptions, new_array_metadata, new_group_metadata
 from aiozarr.metadata.formats import consolidate
 from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aiozarr.formatting import format_count
+from aiozarr.common.formatting import format_count
 
 MAX_SHOWN_FAILURES = 5
 MIB = 1 << 20

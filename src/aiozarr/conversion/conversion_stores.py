@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from aiozarr.engine.open_store import Target, close_own_store, opened_store
+from aiozarr.engine import Target, close_own_store, opened_store
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.open import open as open_node
+from aiozarr.hierarchy.internal import open_node
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 

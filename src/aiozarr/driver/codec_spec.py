@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from aiozarr.codecs import get_codec
+from aiozarr.common.formatting import shown
 from aiozarr.driver.json_members import (
     JSON,
     Members,
@@ -18,7 +19,6 @@ from aiozarr.driver.json_members import (
     lengths,
     one_of,
     permutation,
-    shown,
     text,
 )
 from aiozarr.errors import InvalidMetadataError
@@ -142,12 +142,7 @@ class CodecChainSpec:
         )
 
     def _merged_all(
-        self,
-        mine: Sequence[CodecSpec],
-        others: Sequence[CodecSpec],
-        other: CodecChainSpec,
-        member: str,
-        strict: bool,
+        self, mine: Sequence[CodecSpec], others: Sequence[CodecSpec], other: CodecChainSpec, member: str, strict: bool
     ) -> tuple[CodecSpec, ...]:
         if len(mine) != len(others):
             raise _conflict(self.to_json(), other.to_json(), "have different numbers of codecs", member)

@@ -8,7 +8,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from aiozarr.driver.json_members import JSON, Members, Parse, as_json, boolean, integer, invalid, number, shown, text
+from aiozarr.common.formatting import shown
+from aiozarr.driver.json_members import JSON, Members, Parse, as_json, boolean, integer, invalid, number, text
 from aiozarr.model import Value
 from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.driver.json_members import JSON, boolean, integer, invalid, shown
+from aiozarr.common.formatting import shown
+from aiozarr.driver.json_members import JSON, boolean, integer, invalid
 from aiozarr.errors import MetadataError
 from aiozarr.metadata.data_type import DataType
 

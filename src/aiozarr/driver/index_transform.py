@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.formatting import shown
 from aiozarr.driver.index_domain import INFINITY, Dimension, IndexDomain
-from aiozarr.driver.json_members import JSON, Members, array, integer, invalid, items, shown
+from aiozarr.driver.json_members import JSON, Members, array, integer, invalid, items
 from aiozarr.errors import SelectionError
 
 Indices = NDArray[np.int64]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
+from aiozarr.common.checks import Checks
+from aiozarr.common.formatting import clip, shown
 from aiozarr.errors import InvalidSpecError, SpecMismatchError
-from aiozarr.metadata.document import clip
-from aiozarr.model import is_unicode
 
 JSON: TypeAlias = Any
 T = TypeVar("T")
@@ -26,9 +26,7 @@ class Members:
     """The members of one JSON object. `take` reads one; leaving the context refuses those that were not read."""
 
     def __init__(self, value: JSON, path: str) -> None:
-        if not isinstance(value, Mapping):
-            raise invalid(path, f"expected an object, not {shown(value)}")
-        self._rest = dict(value)
+        self._rest = dict(CHECKS.mapping(value, path))
         self._known: list[str] = []
         self.path = path
 
@@ -77,62 +75,28 @@ class Members:
 def invalid(path: str, reason: str) -> InvalidSpecError:
     """Return the error of the member at `path`."""
     # The names and values of a spec may be of any length.
-    text = reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[:MAX_REASON_CHARACTERS]}…"
-    return InvalidSpecError(text, member=clip(path) or None)
+    return InvalidSpecError(clip(reason, MAX_REASON_CHARACTERS), member=clip(path) or None)
 
 
-def shown(value: JSON) -> str:
-    """Return a short text of a JSON value for messages."""
-    try:
-        text = repr(value)
-    except ValueError:
-        return "an integer of thousands of digits"  # longer than Python turns into text
-    return text if len(text) <= 60 else text[:57] + "..."
+CHECKS = Checks(lambda path, expected, value, _: invalid(path, f"expected {expected}, not {shown(value)}"))
+boolean = CHECKS.boolean
+text = CHECKS.text
 
 
 def integer(value: JSON, path: str, low: int = -MAX_INDEX, high: int = MAX_INDEX) -> int:
     """Return an integer. A number without fraction, such as 100.0, is one."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise invalid(path, f"expected an integer from {low} to {high}, not {shown(value)}")
-    return value
+    whole = isinstance(value, float) and value.is_integer()
+    return CHECKS.integer(int(value) if whole else value, path, low, high)
 
 
 def number(value: JSON, path: str) -> float:
     """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise invalid(path, f"expected a number, not {shown(value)}")
-    return value
-
-
-def boolean(value: JSON, path: str) -> bool:
-    """Return a boolean."""
-    if not isinstance(value, bool):
-        raise invalid(path, f"expected true or false, not {shown(value)}")
-    return value
-
-
-def text(value: JSON, path: str) -> str:
-    """Return a string."""
-    if not isinstance(value, str):
-        raise invalid(path, f"expected a string, not {shown(value)}")
-    if not is_unicode(value):
-        raise invalid(path, f"a string is valid Unicode, without lone surrogates, not {shown(value)}")
-    return value
+    return CHECKS.number(value, path, "a finite number", lambda number: abs(number) <= sys.float_info.max)
 
 
 def one_of(*allowed: JSON) -> Parse[Any]:
     """Return a parser of one of these values."""
-
-    def parse(value: JSON, path: str) -> JSON:
-        for each in allowed:
-            # A number without fraction, such as 3.0, is an integer.
-            if each == value and isinstance(each, bool | str) is isinstance(value, bool | str):
-                return each
-        raise invalid(path, f"expected one of {', '.join(map(repr, allowed))}, not {shown(value)}")
-
-    return parse
+    return lambda value, path: CHECKS.one_of(value, path, allowed)
 
 
 def items(value: JSON, path: str) -> Iterator[tuple[str, JSON]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from aiozarr.common.formatting import shown
 from aiozarr.driver.context_resources import Context, refuse
-from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, items, shown, text
-from aiozarr.engine.open_store import Target
+from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, items, text
+from aiozarr.engine import Target
 from aiozarr.settings import Settings
 from aiozarr.stores.memory_store import MemoryStore
 

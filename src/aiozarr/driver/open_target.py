@@ -8,12 +8,9 @@ from typing import Any, overload
 from aiozarr.driver.spec import Spec, is_spec
 from aiozarr.driver.stored_array import open_stored
 from aiozarr.driver.tensor_view import TensorView
-from aiozarr.engine.open_store import Target, check_schemes
+from aiozarr.engine import Target, check_schemes
 from aiozarr.errors import NodeNotFoundError
-from aiozarr.hierarchy.group import AnyNode
-from aiozarr.hierarchy.node import Mode
-from aiozarr.hierarchy.open import open as open_node
-from aiozarr.hierarchy.opening import Opening, opens
+from aiozarr.hierarchy.internal import AnyNode, Mode, Opening, open_node, opens
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 

@@ -19,10 +19,8 @@ from aiozarr.driver.stored_array import StoredArray, is_stale, rechecked, resize
 from aiozarr.driver.unit import Unit
 from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.casting import broadcast_values
-from aiozarr.hierarchy.internal import converted, transformed_view
-from aiozarr.hierarchy.view import View
+from aiozarr.hierarchy import Array, View
+from aiozarr.hierarchy.internal import broadcast_values, converted, transformed_view
 
 AnyArray: TypeAlias = NDArray[Any]
 ProgressCallback: TypeAlias = Callable[[Progress], object]

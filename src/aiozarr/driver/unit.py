@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiozarr.driver.json_members import JSON, SpecConflictError, array, invalid, number, ranked, shown, text
+from aiozarr.common.formatting import shown
+from aiozarr.driver.json_members import JSON, SpecConflictError, array, invalid, number, ranked, text
 
 _MULTIPLIER = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)?(.*)", re.DOTALL)
 

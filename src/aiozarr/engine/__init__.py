@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiozarr.lazy_names import lazy_names
+from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.engine.engine import Engine
     from aiozarr.engine.layout import ArrayLayout
+    from aiozarr.engine.listing import StartedListing
+    from aiozarr.engine.open_store import Target, check_schemes, close_own_store, opened_store
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
-    from aiozarr.engine.plan.multipart_plan import split_limit
+    from aiozarr.engine.plan.multipart_plan import split_limit, split_range
     from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, plan_bounds
     from aiozarr.engine.plan.projections import check_size, fits_upper_bound
     from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
-    from aiozarr.engine.progress import Progress
+    from aiozarr.engine.progress import Progress, ProgressLike, shown_progress
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
     from aiozarr.engine.runtime import bind_callback, run, run_blocking
     from aiozarr.engine.scheduled_store import ScheduledStore
     from aiozarr.engine.trio_calls import checkpoint, take_turn
-    from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool
+    from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool, WorkItem
     from aiozarr.engine.write.write_operation import Write
 else:
     __getattr__, __dir__ = lazy_names(
@@ -29,19 +31,21 @@ else:
         {
             ".engine": "Engine",
             ".layout": "ArrayLayout",
+            ".listing": "StartedListing",
+            ".open_store": "Target check_schemes close_own_store opened_store",
             ".plan.bounds": "MergeLimitBounds",
             ".plan.listed_chunks": "ListedChunk ListedChunks",
-            ".plan.multipart_plan": "split_limit",
+            ".plan.multipart_plan": "split_limit split_range",
             ".plan.plan": "NO_READ LazyRows Plan plan_bounds",
             ".plan.projections": "check_size fits_upper_bound",
-            ".progress": "Progress",
+            ".progress": "Progress ProgressLike shown_progress",
             ".read.read": "Read",
             ".read.stream": "BlockStream",
             ".private_thread": "Callback current_engine io_thread shut_down",
             ".runtime": "bind_callback run run_blocking",
             ".trio_calls": "checkpoint take_turn",
             ".scheduled_store": "ScheduledStore",
-            ".workers.worker_pool": "InlinePool ThreadPool WorkerPool",
+            ".workers.worker_pool": "InlinePool ThreadPool WorkItem WorkerPool",
             ".write.write_operation": "Write",
         },
     )
@@ -59,21 +63,30 @@ __all__ = [
     "MergeLimitBounds",
     "Plan",
     "Progress",
+    "ProgressLike",
     "Read",
     "ScheduledStore",
+    "StartedListing",
+    "Target",
     "ThreadPool",
+    "WorkItem",
     "WorkerPool",
     "Write",
     "bind_callback",
+    "check_schemes",
     "check_size",
     "checkpoint",
+    "close_own_store",
     "current_engine",
     "fits_upper_bound",
     "io_thread",
+    "opened_store",
     "plan_bounds",
     "run",
     "run_blocking",
+    "shown_progress",
     "shut_down",
     "split_limit",
+    "split_range",
     "take_turn",
 ]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
-from aiozarr.concurrency import random_jitter
+from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import PreconditionFailedError
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.progress import Progress

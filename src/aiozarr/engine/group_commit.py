@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hash
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, Self, TypeVar
 
-from aiozarr.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 
 
 class KeyLocks:

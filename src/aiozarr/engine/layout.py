@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
-from aiozarr.concurrency import cancel_and_wait, random_jitter
+from aiozarr.common.concurrency import cancel_and_wait, random_jitter
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.schedule.retry import Attempts, RetryPolicy, retry
-from aiozarr.stores.object.listing import ListingPage, page_requests
+from aiozarr.stores.bucket.listing import ListingPage, page_requests
 
 T = TypeVar("T")
 

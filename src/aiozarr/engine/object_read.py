@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.plan.multipart_plan import split_range
 from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
@@ -16,6 +16,11 @@ from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
 from aiozarr.stores import object_tail
 from aiozarr.stores.capabilities import FetchIntoStore, ResponseHead
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from aiozarr.http1.response_check import BodyPieces
 
 MAX_ATTEMPTS = 4
 """How often a read begins again of an object that is replaced while it is read."""
@@ -51,11 +56,68 @@ class PartLimits:
     accepts_unversioned: bool = False
 
 
-class MultipartRead:
-    """Read one object, or a range of it, in parts of one version, side by side, into one memory.
+class ReadTarget(Protocol):
+    """Receives the bytes of a `MultipartRead`, part by part and in any order. Offsets count from its first byte."""
 
-    The first part goes ahead. Size and version are in the head of its answer, before its bytes come. Then memory is
-    allocated, and the other parts are requested on the condition that the object still has that version. A server that
+    def begin(self, nbytes: int) -> None:
+        """Prepare for `nbytes` bytes in all, before the first of them arrive."""
+
+    def place(self, start: int, stop: int) -> memoryview | BodyPieces:
+        """Return the memory for these bytes, which a response is about to bring, or a receiver of their pieces."""
+        ...
+
+    async def put(self, start: int, data: memoryview) -> None:
+        """Take over bytes that were not received in place."""
+
+    async def settle(self) -> None:
+        """Wait until the pieces that have been received are processed."""
+
+    def take(self) -> Buffer:
+        """Return the bytes, if they are held in memory, and hold them no longer."""
+        ...
+
+
+class MemoryTarget:
+    """Memory for all bytes of a `MultipartRead`.
+
+    Args:
+        copy: copies bytes that were not received in place; None to copy them on the loop.
+    """
+
+    def __init__(self, copy: Callable[[memoryview, memoryview], Awaitable[object]] | None = None) -> None:
+        self._memory = memoryview(b"")
+        self._copy = copy
+
+    def begin(self, nbytes: int) -> None:
+        """Allocate memory for `nbytes` bytes."""
+        self._memory = empty_bytes(nbytes)
+
+    def place(self, start: int, stop: int) -> memoryview:
+        """Return the memory of these bytes."""
+        return self._memory[start:stop]
+
+    async def put(self, start: int, data: memoryview) -> None:
+        """Copy `data` to its place."""
+        memory = self._memory[start : start + data.nbytes]
+        if self._copy is None:
+            memory[:] = data
+        else:
+            await self._copy(memory, data)
+
+    async def settle(self) -> None:
+        """Return at once."""
+
+    def take(self) -> Buffer:
+        """Return the memory, and hold it no longer."""
+        memory, self._memory = self._memory, memoryview(b"")
+        return memory
+
+
+class MultipartRead:
+    """Read one object, or a range of it, in parts of one version, side by side, into one target.
+
+    The first part goes ahead. Size and version are in the head of its answer, before its bytes come. Then the target
+    begins, and the other parts are requested on the condition that the object still has that version. A server that
     answers with the whole object has answered all of it; one without versions is asked for the whole object then. An
     object that was replaced meanwhile is read again, unless `if_match` names its version.
 
@@ -68,7 +130,8 @@ class MultipartRead:
         on_size: called with the number of bytes when it is known, before their memory is allocated.
         on_wasted: called if the bytes of the first part come once more, with the whole object.
         max_attempts: how often the read begins if the object is replaced meanwhile.
-        copy: copies bytes that were not received in place; None to copy them on the loop.
+        target: receives the bytes; None for memory.
+        size: the size that the object must have, if that is known.
     """
 
     def __init__(
@@ -80,10 +143,11 @@ class MultipartRead:
         limits: PartLimits,
         run_request: RunRequest,
         *,
-        on_size: Callable[[int], object],
-        on_wasted: Callable[[], object],
+        on_size: Callable[[int], object] = lambda _: None,
+        on_wasted: Callable[[], object] = lambda: None,
         max_attempts: int = MAX_ATTEMPTS,
-        copy: Callable[[memoryview, memoryview], Awaitable[object]] | None = None,
+        target: ReadTarget | None = None,
+        size: int | None = None,
     ) -> None:
         self._store = store
         self._key = key
@@ -94,15 +158,16 @@ class MultipartRead:
         self._on_size = on_size
         self._on_wasted = on_wasted
         self._max_attempts = max_attempts
-        self._copy = copy
+        self._target: ReadTarget = target or MemoryTarget()
+        self._known_size = size
         self._start = 0 if byte_range is None else byte_range.start
         self.first = Range(self._start, limits.first)
         self._reset()
 
     def _reset(self) -> None:
         self._version = self._if_match
-        self._size: int | None = None
-        self._memory: memoryview | None = None
+        self._size = self._known_size
+        self._total: int | None = None
         self._others: list[Range] = []
         self._head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -123,21 +188,20 @@ class MultipartRead:
                 self._reset()
             else:
                 break
-        memory, self._memory = self._memory, None
-        return None if memory is None else Value(memory, self._version, self._size)
+        return None if self._total is None else Value(self._target.take(), self._version, self._size)
 
     async def _read_first(self) -> None:
         value = await self._run_request(self.first, is_first=True)
-        if value is None and (self._memory is not None or self._if_match is not None):
+        if value is None and (self._total is not None or self._if_match is not None):
             raise self._changed_error()
-        if value is not None and self._memory is None:
+        if value is not None and self._total is None:
             await self._receive_late(value)
         if not self._head.done():
             self._head.set_result(None)
 
     async def _read_others(self) -> None:
         await self._head
-        await gather_all(self._read_part(part) for part in self._others)
+        await for_each(self._read_part, self._others)
 
     async def _read_part(self, part: Range) -> None:
         if await self._run_request(part, is_first=False) is None:
@@ -156,15 +220,16 @@ class MultipartRead:
         bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.has_bounded_reads else {}
         if part is None:
             return await store.fetch(self._key, if_match=condition, **bound)
-        if self._memory is None and self._range is not None and self._range.length is not None:
+        if self._total is None and self._range is not None and self._range.length is not None:
             # Version and end are known: the others need not wait.
-            self._allocate(self._range.length, part.start + self._limits.first)
-        placed: memoryview | None = None
+            self._begin(self._range.length, part.start + self._limits.first)
+        place: memoryview | BodyPieces | None = None
+        placed_bytes = 0
 
-        def receive(head: ResponseHead) -> memoryview | None:
-            nonlocal placed
-            placed = self._place(head)
-            return placed
+        def receive(head: ResponseHead) -> memoryview | BodyPieces | None:
+            nonlocal place, placed_bytes
+            place, placed_bytes = self._place(head), head.stop - head.start
+            return place
 
         is_beginning = self._range is None and part is self.first
         try:
@@ -181,36 +246,38 @@ class MultipartRead:
             # The server has clipped the part without the object's size. The whole object proves its length.
             self._on_wasted()
             return await self.fetch(None)
-        memory = self._memory
-        if value is None or memory is None:
+        if value is None or self._total is None:
             return value
-        if value.data is not placed:
+        if place is None:
             data = memoryview(value.data)
-            at = 0 if value.size == data.nbytes else part.start - self._start
-            if at + data.nbytes <= len(memory):
-                await self._put(memory[at : at + data.nbytes], data)
-        self._check(value, part)
+            placed_bytes = data.nbytes
+            at = 0 if value.size == placed_bytes else part.start - self._start
+            if at + placed_bytes <= self._total:
+                await self._target.put(at, data)
+        else:
+            await self._target.settle()
+        self._check(value, part, placed_bytes)
         return value
 
-    def _place(self, head: ResponseHead) -> memoryview | None:
-        """The head of an answer has come: return the memory for its bytes; None to look at them when they are there."""
-        if self._memory is None:
+    def _place(self, head: ResponseHead) -> memoryview | BodyPieces | None:
+        """The head of an answer has come: return the place for its bytes; None to look at them when they are there."""
+        if self._total is None:
             complete = head.stop - head.start == head.size
             if head.size is None or head.size > self._limits.total:
                 return None
             if head.version is None and not complete and not self._limits.accepts_unversioned:
                 return None
             self._version, self._size = head.version, head.size
-            self._allocate(head.size, head.stop)
+            self._begin(head.size, head.stop)
         elif head.version != self._version or self._size not in (None, head.size):
             return None  # and `_check` raises
-        assert self._memory is not None
-        return self._memory[head.start - self._start : head.stop - self._start]
+        return self._target.place(head.start - self._start, head.stop - self._start)
 
-    def _allocate(self, total: int, behind: int) -> None:
-        """Take memory for `total` bytes, and have the others requested: those from `behind` on."""
+    def _begin(self, total: int, behind: int) -> None:
+        """Have the target take `total` bytes, and the other parts requested: those from `behind` on."""
         self._on_size(total)
-        self._memory = empty_bytes(total)
+        self._total = total
+        self._target.begin(total)
         self._others = split_range(behind, self._start + total, self._limits.others)
         if not self._head.done():
             self._head.set_result(None)
@@ -231,24 +298,16 @@ class MultipartRead:
                 raise self._changed_error()
             data, size, value = memoryview(whole.data), memoryview(whole.data).nbytes, whole
         self._version, self._size = value.version, size
-        self._allocate(size, data.nbytes)
-        assert self._memory is not None
-        await self._put(self._memory[: data.nbytes], data)
+        self._begin(size, data.nbytes)
+        await self._target.put(0, data)
 
-    async def _put(self, target: memoryview, data: memoryview) -> None:
-        if self._copy is None:
-            target[:] = data
-        else:
-            await self._copy(target, data)
-
-    def _check(self, value: Value, part: Range) -> None:
+    def _check(self, value: Value, part: Range, got: int) -> None:
         """Check that an answer has the version and size of the others, and the length of its part."""
         if value.version is not None and self._version is not None and value.version != self._version:
             raise self._changed_error(part)
         if None not in (value.size, self._size) and value.size != self._size:
             raise self._changed_error(part)
         assert part.length is not None
-        got = memoryview(value.data).nbytes
         if got < (part.length if self._size is None else min(part.length, self._size - part.start)):
             raise ShortReadError(
                 f"{got} bytes came where {part.length} were asked for",

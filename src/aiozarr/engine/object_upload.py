@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import StoreError
-from aiozarr.model import Version
+from aiozarr.model import Precondition, Version
 from aiozarr.stores.capabilities import UploadedPart, UploadStore
 
 if TYPE_CHECKING:
@@ -61,11 +61,15 @@ class MultipartUpload:
         self._run_request = run_request
         self._concurrency = concurrency
 
-    async def upload(self) -> Version | None:
-        """Upload the object and return its version, or None if the store reports none."""
+    async def upload(self, precondition: Precondition | None = None) -> Version | None:
+        """Upload the object and return its version, or None if the store reports none.
+
+        Raises:
+            PreconditionFailedError: `precondition` does not hold when all parts are stored.
+        """
         upload_id = await self._run_request(lambda _: self._store.begin_parts(self._key))
         try:
-            return await self._upload_parts(upload_id)
+            return await self._upload_parts(upload_id, precondition)
         except BaseException:
             from anyio import move_on_after  # imported on use: few uploads fail
 
@@ -73,7 +77,7 @@ class MultipartUpload:
                 await self._store.abort_parts(self._key, upload_id)
             raise
 
-    async def _upload_parts(self, upload_id: str) -> Version | None:
+    async def _upload_parts(self, upload_id: str, precondition: Precondition | None) -> Version | None:
         store, key, body, part_bytes = self._store, self._key, self._body, self._part_bytes
 
         async def upload_part(number: int) -> UploadedPart:
@@ -83,7 +87,7 @@ class MultipartUpload:
 
         async def complete(attempt: int) -> Version | None:
             try:
-                return await store.complete_parts(key, upload_id, parts)
+                return await store.complete_parts(key, upload_id, parts, precondition=precondition)
             except StoreError as error:
                 # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
                 stored = await store.stat(key) if attempt > 1 and error.status == 404 else None

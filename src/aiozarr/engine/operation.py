@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 
-from aiozarr.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.workers.worker_pool import WorkerPool

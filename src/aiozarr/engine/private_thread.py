@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
-from aiozarr.concurrency import forget_closed_loops
+from aiozarr.common.concurrency import PerLoop
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import StoreTimeoutError
 
@@ -67,21 +67,12 @@ class Mailbox:
                 report_error(error)
 
 
-_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+_mailboxes = PerLoop(Mailbox)
 
 
 def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
     """Return the one mailbox of `loop`."""
-    mailbox = _mailboxes.get(loop)
-    if mailbox is None:
-        forget_closed_loops(_mailboxes)
-        mailbox = _mailboxes[loop] = Mailbox(loop)
-    return mailbox
-
-
-def forget_mailboxes() -> None:
-    """Forget all loops: after a fork they are those of the parent."""
-    _mailboxes.clear()
+    return _mailboxes.get(loop)
 
 
 def report_error(error: Exception) -> None:
@@ -203,7 +194,7 @@ def _forget_after_fork() -> None:
     _thread = None
     _lock = threading.Lock()
     _thread_state.engine = None
-    forget_mailboxes()
+    _mailboxes.clear()
 
 
 def shut_down(*, exiting: bool = False) -> None:

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from aiozarr.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.private_thread import (
     Callback,

@@ -12,8 +12,8 @@ from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
 from aiozarr.engine.request.object_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
-from aiozarr.errors import LimitError, PreconditionFailedError, StoreError, UnsupportedOperationError
-from aiozarr.model import ByteRange, Entry, Precondition, Range, Value, Version
+from aiozarr.errors import LimitError, PreconditionFailedError, ShortReadError, StoreError, UnsupportedOperationError
+from aiozarr.model import ByteRange, Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
@@ -24,13 +24,14 @@ from aiozarr.stores.contract import Store, too_large
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aiozarr.engine.object_read import PartLimits, ReadTarget
     from aiozarr.http1.request import BodyReader
 
 
 T = TypeVar("T")
 
 PART_CONCURRENCY = 8
-"""Parts of one object that are fetched, or uploaded, concurrently."""
+"""Parts of one object that are uploaded concurrently."""
 
 
 class ScheduledStore:
@@ -78,60 +79,101 @@ class ScheduledStore:
             raise too_large(size_or_none, max_bytes, store=self.store.url, key=key, range=range)
         return value
 
-    async def fetch_in_parts(self, key: str, *, part_bytes: int, max_bytes: int) -> Value | None:
-        """Return all bytes of `key`, which are fetched in parts of one version, side by side.
+    async def fetch_whole(self, key: str, *, part_bytes: int, max_bytes: int) -> Value | None:
+        """Return all bytes of `key`, of one version. A large object is fetched in parts, side by side.
 
         The parts of an object without a version must agree on its size.
+
+        Args:
+            key: the object.
+            part_bytes: the limit of one request.
+            max_bytes: the size up to which the object is fetched whole. A smaller range of it may be returned.
 
         Returns: the bytes, with size and version of the object, or None if nothing is stored.
 
         Raises:
             ChangedError: the object was replaced between its parts.
-            LimitError: the object has more than `max_bytes` bytes. One part of it was fetched.
-            UnsupportedOperationError: the store does not report the size of the object.
+            LimitError: the object has more than `max_bytes` bytes. At most one part of it was fetched.
+            UnsupportedOperationError: the store does not report the size of a large object.
         """
-        slots = asyncio.Semaphore(PART_CONCURRENCY)
+        from aiozarr.engine.object_read import MemoryTarget, PartLimits
+
+        # A range bounds the response, whatever the caller expects. An empty object has no byte to start at.
+        supports = self.store.supports
+        is_ranged = max_bytes > 0 and supports.partial_reads and supports.clipped_reads
+        limits = PartLimits(part_bytes, part_bytes, max_bytes, f"and {max_bytes} are allowed", accepts_unversioned=True)
+        if is_ranged and max_bytes > part_bytes:
+            return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
+        cost = min(max_bytes, part_bytes)
+        try:
+            value = await self.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=cost)
+        except ShortReadError:
+            # A server may clip the range without the object's size. The whole object proves its length.
+            value = await self.fetch(key, cost=cost, max_bytes=cost)
+        if is_ranged and value is not None and value.size is None and memoryview(value.data).nbytes >= part_bytes:
+            # There may be bytes behind a full part of an object of unknown size.
+            return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
+        return value
+
+    async def fetch_version(self, entry: Entry, target: ReadTarget, *, part_bytes: int) -> None:
+        """Fetch all bytes of one version of an object into `target`, in parts, side by side.
+
+        Args:
+            entry: the object, with its size and a version that the store can check.
+            target: receives the bytes.
+            part_bytes: the limit of one request.
+
+        Raises:
+            ChangedError: the object has another version or size, or is gone.
+        """
+        from aiozarr.engine.object_read import PartLimits
+
+        size = entry.size
+        assert size is not None
+        limits = PartLimits(min(part_bytes, size), part_bytes, size, "")
+        await self._fetch_parts(entry.key, Range(0, size), entry.version, limits, target, size=size)
+
+    async def _fetch_parts(
+        self,
+        key: str,
+        byte_range: Range | None,
+        if_match: Version | None,
+        limits: PartLimits,
+        target: ReadTarget,
+        *,
+        size: int | None = None,
+    ) -> Value | None:
+        from aiozarr.engine.object_read import MultipartRead
 
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
-            cost = max_bytes if part is None or part.length is None else part.length
-
-            async def send(_: int) -> Value | None:
-                return await self._none_if_missing(read.fetch(part))
-
-            async with slots:
-                value = await self._call("fetch", key, send, cost=cost, byte_range=part)
-            if value is None or not is_first:
+            part_bytes = limits.total if part is None or part.length is None else part.length
+            value = await self._call(
+                "fetch",
+                key,
+                lambda _: self._none_if_missing(read.fetch(part)),
+                cost=part_bytes,
+                byte_range=part,
+                received=0 if size is None else part_bytes,
+            )
+            if value is None or not is_first or size is not None:
                 return value
             if value.size is None:
-                value = await self._with_size(key, value, part_bytes)
-            if value is not None and value.size is not None and value.size > max_bytes:
-                raise too_large(value.size, max_bytes, store=self.store.url, key=key)
+                value = await self._with_size(key, value, limits.first)
+            if value is not None and value.size is not None and value.size > limits.total:
+                raise too_large(value.size, limits.total, store=self.store.url, key=key)
             return value
 
-        async def copy(target: memoryview, data: memoryview) -> None:
-            def work() -> None:
-                target[:] = data
-
-            # In a worker: copying megabytes would block the loop.
-            await self._state.pool.call(work, target.nbytes)
-
-        from aiozarr.engine.object_read import MultipartRead, PartLimits
-
-        reason = f"and {max_bytes} are allowed"
-        limits = PartLimits(part_bytes, part_bytes, max_bytes, reason, accepts_unversioned=True)
         read = MultipartRead(
-            self.store,
-            key,
-            None,
-            None,
-            limits,
-            run_request,
-            on_size=lambda _: None,
-            on_wasted=lambda: None,
-            max_attempts=1,
-            copy=copy,
+            self.store, key, byte_range, if_match, limits, run_request, max_attempts=1, target=target, size=size
         )
         return await read.read()
+
+    async def _copy_in_worker(self, target: memoryview, data: memoryview) -> None:
+        def copy() -> None:
+            target[:] = data
+
+        # Copying megabytes would block the loop.
+        await self._state.pool.call(copy, target.nbytes)
 
     async def _with_size(self, key: str, value: Value, part_bytes: int) -> Value | None:
         """Return the first part of an object with the object's size, or None if the object is gone meanwhile."""
@@ -198,13 +240,34 @@ class ScheduledStore:
 
         return await self._call("set", key, send, cost=size, written=size)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def if_absent(self, store: Callable[[Precondition | None], Awaitable[T]]) -> T:
+        """Await `store` with the precondition that nothing is stored, and without one if the store checks none.
+
+        Raises:
+            PreconditionFailedError: something is stored.
+        """
+        supported = self.store.supports.conditional_writes
+        if supported is not False:
+            try:
+                return await store(IfAbsent())
+            except UnsupportedOperationError:
+                # Support was unknown until now. A server that ignores the condition is no worse than one without it.
+                if supported:
+                    raise
+        return await store(None)
+
+    async def set_if_absent(self, key: str, data: Buffer) -> Version | None:
+        """Store `data` if nothing is stored under `key`, as `if_absent` says."""
+        return await self.if_absent(lambda precondition: self.set(key, data, precondition=precondition))
+
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object that is read while it is sent, whole or not at all. A large one is sent in parts.
 
         Each attempt of a request reads its bytes anew.
 
         Raises:
-            UnsupportedOperationError: the store takes whole values only.
+            PreconditionFailedError: `precondition` does not hold, or an earlier attempt has stored the object.
+            UnsupportedOperationError: the store takes whole values only, or checks no conditions of them.
             ChangedError: the body is not what it was any more.
         """
         store = self.store
@@ -216,22 +279,27 @@ class ScheduledStore:
 
         from aiozarr.engine.object_upload import MultipartUpload
 
-        part_bytes = store.upload_part_bytes(body.nbytes)
+        part_bytes = store.upload_part_bytes(body.nbytes, conditional=precondition is not None)
         if part_bytes is None:
-            return await run_request(lambda _: store.upload(key, body), body.nbytes)
-        return await MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY).upload()
+            return await run_request(lambda _: store.upload(key, body, precondition=precondition), body.nbytes)
+        upload = MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY)
+        return await upload.upload(precondition)
 
-    def report_read(self, key: str, nbytes: int) -> None:
-        """Report the read of a body that another request has sent, whose seconds include it."""
+    def report_file(self, key: str, *, read: int = 0, written: int = 0) -> None:
+        """Report that a file was read or written while the other store's requests were in flight.
+
+        The seconds of these include it.
+        """
         if self._observer is not None:
             self._observer.report(
                 RequestEvent(
-                    operation="fetch",
+                    operation="set" if written else "fetch",
                     store=self.store.url,
                     key=key,
                     range=None,
-                    bytes_wanted=nbytes,
-                    bytes_fetched=nbytes,
+                    bytes_wanted=read,
+                    bytes_fetched=read,
+                    bytes_written=written,
                     seconds=0.0,
                     attempts=1,
                     started=monotonic(),
@@ -337,7 +405,19 @@ class ScheduledStore:
         cost: int = 0,
         written: int = 0,
         byte_range: ByteRange | None = None,
+        received: int = 0,
     ) -> T:
+        """Send one request.
+
+        Args:
+            operation: its name in events.
+            key: the key that it is about.
+            function: sends it, given the number of the attempt.
+            cost: bytes of the budget that are in use meanwhile.
+            written: the bytes that it sends.
+            byte_range: the range that it requests.
+            received: the bytes that it receives, if the result does not hold them.
+        """
         queue = self._state.queues.origin(self.store.origin)
         request = CallRequest(queue, self._policy, function, cost)
         source = SingleRequestSource(request, self.settings)
@@ -361,7 +441,7 @@ class ScheduledStore:
                     store=self.store,
                     key=key,
                     range=byte_range,
-                    bytes_fetched=_size(request.result),
+                    bytes_fetched=_size(request.result) or (0 if request.result is None or request.error else received),
                     bytes_written=written,
                     now=queue.now(),
                     error=request.error,

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.blocking_queue import BlockingQueue
 from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.group_commit import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.schedule.queue import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store

@@ -6,9 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import thread_time
-from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import forget_closed_loops
+from aiozarr.common.concurrency import PerLoop
 
 MAX_IMMEDIATE_READS_PER_TURN = 16
 """Reads from memory that a caller's loop does in one turn, if they are as short as most: 0.05 ms."""
@@ -71,14 +70,9 @@ class TurnGate:
         asyncio.get_running_loop().call_soon(self._next_turn)
 
 
-_read_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, TurnGate] = WeakKeyDictionary()
+_read_gates = PerLoop(lambda _: TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMEDIATE_SECONDS))
 
 
 def read_gate() -> TurnGate:
     """Return the one gate of the immediate reads of the running loop."""
-    loop = asyncio.get_running_loop()
-    gate = _read_gates.get(loop)
-    if gate is None:
-        forget_closed_loops(_read_gates)
-        gate = _read_gates[loop] = TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMEDIATE_SECONDS)
-    return gate
+    return _read_gates.get()

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, regular_axes
 from aiozarr.plugins import ClassRegistry, NamedConfiguration, check_members
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Index, RegularAxis
 from aiozarr.grid.transform import Strided
 

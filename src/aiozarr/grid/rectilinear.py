@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.chunk_grid import MAX_LENGTH_RUNS, ChunkGrid, chunk_length, register_chunk_grid
 from aiozarr.grid.run_length_axis import RunLengthAxis

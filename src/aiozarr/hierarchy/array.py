@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAli
 
 import numpy as np
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
+from aiozarr.common.formatting import format_bytes, printable
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import (
     ChangedError,
@@ -20,8 +22,6 @@ from aiozarr.errors import (
     StaleDataWarning,
     UnauthenticatedError,
 )
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
-from aiozarr.formatting import format_bytes, printable
 from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
 from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes

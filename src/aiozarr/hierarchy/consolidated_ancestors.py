@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeAlias
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.hierarchy.consolidate import find_format_below
 from aiozarr.hierarchy.members import check_listable, read_nodes_below

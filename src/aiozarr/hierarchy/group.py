@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
+from aiozarr.common.formatting import printable
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
-from aiozarr.formatting import printable
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
@@ -22,6 +22,13 @@ from aiozarr.hierarchy.members import (
     walk_levels,
 )
 from aiozarr.hierarchy.mutations.locks import ChangeTracker, changes_of
+from aiozarr.hierarchy.new_metadata.by_format import (
+    ArrayOptions,
+    new_array_with_data,
+    new_group_metadata,
+    new_node_metadata,
+    with_options,
+)
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
@@ -35,10 +42,7 @@ if TYPE_CHECKING:
 
     from aiozarr.hierarchy.info import GroupInfo
     from aiozarr.hierarchy.members import ListedNode, Tree
-    from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-    from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-    from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike
+    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
 
 AnyNode: TypeAlias = "Array | Group"
 N = TypeVar("N", bound=AnyNode)
@@ -150,6 +154,7 @@ class Group(Node[GroupMetadata]):
         return render_tree(f"/{self._path}", found)
 
     @opens
+    @with_options(ArrayOptions)
     async def create_array(
         self,
         name: str,
@@ -157,43 +162,14 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
         dtype: DataTypeLike | None = None,
         data: ArrayLike | None = None,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
         overwrite: bool = False,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Create the array `name` below this group, of the group's format.
 
         Arguments and errors are those of `aiozarr.create_array`.
         """
-        from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data
-
-        options = {
-            "shape": shape,
-            "dtype": dtype,
-            "chunks": chunks,
-            "shards": shards,
-            "codecs": codecs,
-            "fill_value": fill_value,
-            "order": order,
-            "dimension_names": dimension_names,
-            "attributes": attributes,
-            "chunk_key_encoding": chunk_key_encoding,
-            "storage_transformers": storage_transformers,
-            "filters": filters,
-            "compressor": compressor,
-            "dimension_separator": dimension_separator,
-        }
-        metadata, values = new_array_with_data(self.zarr_format, options, data)
+        metadata, values = new_array_with_data(self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
         array = await self._create(make_array, name, metadata, overwrite)
         if values is not None:
             await array._write_first(values)
@@ -204,8 +180,6 @@ class Group(Node[GroupMetadata]):
         self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
         """Create the group `name` below this group; arguments and errors are those of `aiozarr.create_group`."""
-        from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
-
         return await self._create(make_group, name, new_group_metadata(self.zarr_format, attributes), overwrite)
 
     async def create_hierarchy(
@@ -227,7 +201,6 @@ class Group(Node[GroupMetadata]):
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
         from aiozarr.hierarchy.mutations.nodes import create_nodes
-        from aiozarr.hierarchy.new_metadata.by_format import new_node_metadata
 
         self._check_writeable()
         if not isinstance(nodes, Mapping):
@@ -245,6 +218,7 @@ class Group(Node[GroupMetadata]):
         return {relative_name(path, self._path): node for path, node in handles.items()}
 
     @opens
+    @with_options(ArrayOptions)
     async def require_array(
         self,
         name: str,
@@ -252,18 +226,7 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex],
         dtype: DataTypeLike,
         exact: bool = False,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Open the array `name` below this group, or create it if nothing is stored there.
 
@@ -279,23 +242,7 @@ class Group(Node[GroupMetadata]):
         if found is not None:
             return found
         try:
-            return await self.create_array(
-                name,
-                shape=shape,
-                dtype=dtype,
-                chunks=chunks,
-                shards=shards,
-                codecs=codecs,
-                fill_value=fill_value,
-                order=order,
-                dimension_names=dimension_names,
-                attributes=attributes,
-                chunk_key_encoding=chunk_key_encoding,
-                storage_transformers=storage_transformers,
-                filters=filters,
-                compressor=compressor,
-                dimension_separator=dimension_separator,
-            )
+            return await self.create_array(name, shape=shape, dtype=dtype, **options)
         except NodeExistsError:
             # Another task has created it meanwhile.
             found = await self._open_matching_array(name, shape, dtype, exact)

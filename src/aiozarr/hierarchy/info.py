@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
-from aiozarr.formatting import format_bytes, format_table, preformatted
+from aiozarr.common.formatting import format_bytes, format_table, preformatted
 from aiozarr.grid.chunk_grid import ChunkGrid
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.metadata.formats import PROBE_KEYS

@@ -14,7 +14,8 @@ from functools import partial
 from operator import index as as_index
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from aiozarr.concurrency import cancel_and_wait, map_concurrently
+from aiozarr.common.concurrency import cancel_and_wait, map_concurrently
+from aiozarr.common.formatting import preformatted, printable
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,
@@ -23,7 +24,6 @@ from aiozarr.errors import (
     PermissionDeniedError,
     UnsupportedOperationError,
 )
-from aiozarr.formatting import preformatted, printable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,

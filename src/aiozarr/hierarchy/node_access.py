@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (

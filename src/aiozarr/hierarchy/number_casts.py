@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.formatting import argument
+from aiozarr.common.formatting import argument
 
 AnyArray: TypeAlias = NDArray[Any]
 

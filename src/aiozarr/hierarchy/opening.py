@@ -12,8 +12,8 @@ from inspect import signature
 from os.path import exists, isfile
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
 
+from aiozarr.common.formatting import argument
 from aiozarr.errors import AiozarrError, NodeNotFoundError
-from aiozarr.formatting import argument
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, unfinished_work
 from aiozarr.stores.blocking import in_thread
 

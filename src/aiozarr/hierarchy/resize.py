@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.engine import ArrayLayout, Read, Write
 from aiozarr.errors import CodecError, StoreError
 from aiozarr.grid.chunk_grid import resolve_grid

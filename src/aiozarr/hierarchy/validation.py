@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.engine import ArrayLayout
 from aiozarr.engine.open_store import Target
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnsupportedMetadataError

@@ -10,7 +10,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
-from aiozarr.concurrency import ByteSemaphore, for_each
+from aiozarr.common.concurrency import ByteSemaphore, for_each
 from aiozarr.engine import Engine, Progress, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressCallback, ProgressLike, shown_progress

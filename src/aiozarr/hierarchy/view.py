@@ -10,6 +10,7 @@ import numpy as np
 
 # The engine itself would import it on the I/O thread, whose loop would wait.
 import aiozarr.engine.read.array_read  # noqa: F401
+from aiozarr.common.formatting import printable
 from aiozarr.engine import (
     ArrayLayout,
     Callback,
@@ -27,7 +28,6 @@ from aiozarr.engine import (
 )
 from aiozarr.engine.read.read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
-from aiozarr.formatting import printable
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion

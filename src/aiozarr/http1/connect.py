@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from aiozarr.concurrency import SingleFlight, cancel_and_wait
+from aiozarr.common.concurrency import SingleFlight, cancel_and_wait
 from aiozarr.errors import StoreError, ThrottledError
 
 T = TypeVar("T")

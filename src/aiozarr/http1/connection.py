@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError
@@ -21,20 +22,17 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from aiozarr.http1.buffer_pool import BufferPool
-    from aiozarr.http1.request import BodyReader
     from aiozarr.http1.response_check import BodyPieces, Headers
 
 
+@dataclass(slots=True, eq=False)
 class Response:
     """A response: status, headers, the action that the check chose for it, and the body that this action received."""
 
-    __slots__ = ("action", "body", "headers", "status")
-
-    def __init__(self, status: int, headers: Headers, action: ResponseAction, body: Buffer) -> None:
-        self.status = status
-        self.headers = headers
-        self.action = action
-        self.body = body
+    status: int
+    headers: Headers
+    action: ResponseAction
+    body: Buffer
 
 
 class ResponseReceiver(Protocol):
@@ -118,31 +116,6 @@ class Connection(asyncio.BufferedProtocol):
         used: True after a response was received completely: the server may have closed the connection since.
     """
 
-    __slots__ = (
-        "_action",
-        "_body",
-        "_collected",
-        "_expectation",
-        "_head",
-        "_is_paused",
-        "_left",
-        "_partial",
-        "_pieces",
-        "_pool",
-        "_receiver",
-        "_state",
-        "_transport",
-        "_view",
-        "_writable",
-        "idle_since",
-        "mark_received",
-        "mark_tick",
-        "received",
-        "unwritten",
-        "upload_ticks",
-        "used",
-    )
-
     def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
@@ -174,11 +147,12 @@ class Connection(asyncio.BufferedProtocol):
         request: bytes,
         expectation: Expectation,
         receiver: ResponseReceiver,
-        body: memoryview | BodyReader = _EMPTY,
+        body: memoryview | None = None,
+        streamed_bytes: int = 0,
     ) -> None:
         """Send `request` and then `body`, whose bytes must not change; `receiver` gets the response.
 
-        The pieces of a `BodyReader` are sent by `send_piece`, which the caller does.
+        A body of `streamed_bytes` follows in pieces, each of which the caller sends by `send_piece`.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -192,8 +166,8 @@ class Connection(asyncio.BufferedProtocol):
         self.mark_received = 0
         self.mark_tick = self._pool.tick
         self._transport.write(request)
-        if not isinstance(body, memoryview):
-            self.unwritten = body.nbytes
+        if streamed_bytes:
+            self.unwritten = streamed_bytes
             # Each piece waits until the system has taken the one before. TLS would pause forever at a limit of 0.
             self._transport.set_write_buffer_limits(high=1, low=0)
         elif body:

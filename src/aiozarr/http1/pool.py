@@ -8,9 +8,9 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import cancel_and_wait
+from aiozarr.common.concurrency import cancel_and_wait
+from aiozarr.common.fd_limit import open_file_limit
 from aiozarr.errors import StoreError, StoreTimeoutError
-from aiozarr.fd_limit import open_file_limit
 from aiozarr.http1.buffer_pool import BufferPool
 from aiozarr.http1.connect import HostAddresses, connect, connect_error, is_out_of_files, server_name
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
@@ -18,7 +18,7 @@ from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.response_check import Expectation
 
 if TYPE_CHECKING:
-    from aiozarr.http1.request import BodyReader
+    from aiozarr.http1.request import PieceReader
 
 TICKS = 4
 """How often the sweep checks every connection within `idle_timeout`."""
@@ -33,6 +33,9 @@ RECEIVE_BYTES = 1 << 16
 
 PIECE_BYTES = 256 << 10
 """Bytes of a body that are read, and then sent, at once: a piece is still in the processor's cache then."""
+
+MAX_WRITE_BYTES = 1 << 20
+"""TLS encrypts on the loop, and the transport may copy bytes that it cannot send: larger bodies are sent in pieces."""
 
 _NO_BODY = memoryview(b"")
 
@@ -66,7 +69,7 @@ class Pool:
         self,
         request: bytes,
         expectation: Expectation,
-        body: memoryview | BodyReader = _NO_BODY,
+        body: memoryview | PieceReader = _NO_BODY,
         *,
         repeatable: bool = True,
     ) -> Response:
@@ -80,14 +83,16 @@ class Pool:
                 the body could not be read: the connection is then closed, so that the server stores nothing.
             ChangedError, LimitError, UnsupportedOperationError: the result of `check_response`.
         """
+        whole = body if isinstance(body, memoryview) and body.nbytes <= MAX_WRITE_BYTES else None
+        streamed_bytes = 0 if whole is not None else body.nbytes
         connection = self._idle.pop() if self._idle else await self._acquire()
         while True:
             future: asyncio.Future[Response] = self.loop.create_future()
             begun = False
             try:
-                connection.start(request, expectation, future, body)
+                connection.start(request, expectation, future, whole, streamed_bytes)
                 begun = not repeatable
-                if not isinstance(body, memoryview):
+                if whole is None:
                     await self._send_pieces(connection, future, body)
                 return await future
             except StaleConnectionError as error:  # new connections do not raise it: this happens once
@@ -102,13 +107,18 @@ class Pool:
             finally:
                 del future  # it holds the error, whose traceback holds this frame
 
-    async def _send_pieces(self, connection: Connection, receiver: ResponseReceiver, body: BodyReader) -> None:
+    async def _send_pieces(
+        self, connection: Connection, receiver: ResponseReceiver, body: memoryview | PieceReader
+    ) -> None:
         """Send a body piece by piece, until a response has come: the server may refuse before it has all of it."""
         start = 0
         while start < body.nbytes and connection.is_serving(receiver):
-            # Reused when neither this frame nor the transport refers to it.
-            piece = self.buffers.take(min(PIECE_BYTES, body.nbytes - start))
-            await body.read_into(start, piece)
+            if isinstance(body, memoryview):
+                piece = body[start : start + PIECE_BYTES]
+            else:
+                # Reused when neither this frame nor the transport refers to it.
+                piece = self.buffers.take(min(PIECE_BYTES, body.nbytes - start))
+                await body.read_into(start, piece)
             # Other requests have their turn, and a response that has come is received before the next write fails.
             await asyncio.sleep(0)
             if connection.is_serving(receiver):

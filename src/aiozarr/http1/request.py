@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNSAFE_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-class BodyReader(Protocol):
+class PieceReader(Protocol):
     """The body of a request, which is read while it is sent, so that it is never whole in memory."""
 
     @property
@@ -33,6 +33,10 @@ class BodyReader(Protocol):
                 error, and nothing is stored.
         """
         ...
+
+
+class BodyReader(PieceReader, Protocol):
+    """A body that is an object, or a part of one."""
 
     async def crc32c(self) -> str:
         """Return the CRC32C of the body as object stores write it: big-endian, in base64."""
@@ -124,7 +128,7 @@ class RequestTemplate:
         target: str,
         expectation: Expectation,
         headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
+        body: memoryview | PieceReader | None = None,
     ) -> bytes:
         """Return the head of a request.
 

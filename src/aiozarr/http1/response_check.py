@@ -106,6 +106,8 @@ MAX_VALUE_BYTES = 5 << 30
 MAX_CUT_BYTES = 64 << 20
 """Up to this size, a whole object that came in place of a range is received and cut."""
 
+VALUE_STATUSES = frozenset({200, 206})
+
 MAX_ERROR_BODY_BYTES = 1 << 16
 """Bytes that are received of the body of a response without a value, such as an error document."""
 
@@ -126,6 +128,7 @@ class Expectation:
             stored value.
         generation: the generation (GCS) that the response must have; None: any.
         accept_full: if the whole object comes in place of the range, take all of it.
+        value_statuses: the statuses of responses whose body is the value. The body of any other is cut.
         allocate: returns memory for an accepted body of known length, or pieces of it, or None; None: the connection
             allocates it.
     """
@@ -137,6 +140,7 @@ class Expectation:
     keep_encoding: bool = False
     generation: str | None = None
     accept_full: bool = False
+    value_statuses: frozenset[int] = VALUE_STATUSES
     allocate: Callable[[Accept, Headers], memoryview | BodyPieces | None] | None = None
 
 
@@ -158,7 +162,7 @@ class Accept:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorBody:
+class NoValue:
     """The response has no value: receive the first `MAX_ERROR_BODY_BYTES` of its body, which may give the reason."""
 
 
@@ -178,14 +182,14 @@ class BodyPieces(Protocol):
         ...
 
 
-ResponseAction: TypeAlias = Accept | ErrorBody | NeedsFallback | AiozarrError
+ResponseAction: TypeAlias = Accept | NoValue | NeedsFallback | AiozarrError
 
 
 class EncodedRangeError(StoreError):
     """The response to a range is encoded. Raised only to callers with `accept_full`, who can fetch the whole object."""
 
 
-ERROR_BODY = ErrorBody()
+NO_VALUE = NoValue()
 NEEDS_FALLBACK = NeedsFallback()
 
 _CONTENT_RANGE = re.compile(rb"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
@@ -193,8 +197,8 @@ _CONTENT_RANGE = re.compile(rb"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 
 def check_response(expectation: Expectation, status: int, headers: Headers) -> ResponseAction:
     """Return the action for a response, before its body is received; for an error, abort the response and raise it."""
-    if status not in (200, 206):
-        return ERROR_BODY
+    if status not in expectation.value_statuses:
+        return NO_VALUE
     if expectation.etag is not None and etag_of(headers) != expectation.etag:
         return ChangedError("the object was replaced: the response is of another version", status=status)
     if (
@@ -270,6 +274,8 @@ def _check_part(expectation: Expectation, status: int, headers: Headers, length:
         return ShortReadError(message, retryable=size is not None, status=status)
     if got > expectation.max_bytes:
         return over_limit(got, expectation.max_bytes)
+    if isinstance(wanted, Suffix):
+        size = last + 1  # the server may not have said it
     return Accept(limit=got, size=size, exact=got)
 
 
@@ -294,7 +300,9 @@ def _range_fault(wanted: ByteRange, first: int, last: int, size: int | None) -> 
         case Range(start):
             return None if first == start else _OTHER
         case Suffix(length):
-            return None if last - first + 1 == length else _OTHER
+            if last - first + 1 == length:
+                return None
+            return _SHORT if first == 0 and last < length else _OTHER
 
 
 def etag_of(headers: Headers) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiozarr.lazy_names import lazy_names
+from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.metadata.data_type import DataType, register_data_type

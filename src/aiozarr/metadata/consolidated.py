@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.document import Document, clip
+from aiozarr.metadata.document import CHECKS, Document
 from aiozarr.metadata.extensions import may_be_ignored, unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY
 from aiozarr.metadata.records import Consolidated
@@ -135,11 +136,10 @@ def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Docum
 
 
 def _object(value: object, member: str, document: Document) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidMetadataError("an object is wanted here", member=member)
-    if id(value) in document.duplicates:
-        raise InvalidMetadataError("a member is there twice", member=clip(f"{member}.{document.duplicates[id(value)]}"))
-    return value
+    found = CHECKS.check(value, member, dict, "an object")
+    if id(found) in document.duplicates:
+        raise InvalidMetadataError("a member is there twice", member=clip(f"{member}.{document.duplicates[id(found)]}"))
+    return found
 
 
 def _check_path(path: str, key: str, member: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.document import clip
 from aiozarr.plugins import ClassRegistry, check_class, load_class, unknown_extension
 
 JSON: TypeAlias = Any

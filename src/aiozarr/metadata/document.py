@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from aiozarr.common.checks import Checks
+from aiozarr.common.formatting import clip, shown
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
 
@@ -26,6 +28,10 @@ MAX_NDIM = 32
 """Maximum number of dimensions, as in numpy 1."""
 
 _LENGTH_END = 1 << 63
+
+CHECKS = Checks(
+    lambda path, expected, value, _: InvalidMetadataError(f"it must be {expected}, not {shown(value)}", member=path)
+)
 
 _T = TypeVar("_T")
 # The path of a value as nested pairs, innermost step first. Rendered for errors only.
@@ -235,18 +241,14 @@ def required(members: Mapping[str, Any], name: str) -> Any:
 
 def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
     """Return a list of lengths, each at least `minimum`."""
-    if not isinstance(value, list):
-        raise InvalidMetadataError("a list of integers is wanted here", member=member)
-    if len(value) > MAX_NDIM:
-        reason = f"arrays have at most {MAX_NDIM} dimensions, not {len(value)}"
+    lengths = CHECKS.check(value, member, list, "a list of integers")
+    if len(lengths) > MAX_NDIM:
+        reason = f"arrays have at most {MAX_NDIM} dimensions, not {len(lengths)}"
         raise UnsupportedMetadataError(reason, member=member)
-    for i, length in enumerate(value):
-        # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
-        if type(length) is not int or length < minimum:
-            raise InvalidMetadataError(f"a length is an integer of at least {minimum}", member=f"{member}[{i}]")
-        if length >= _LENGTH_END:
+    for i, length in enumerate(lengths):
+        if CHECKS.integer(length, f"{member}[{i}]", minimum) >= _LENGTH_END:
             raise UnsupportedMetadataError("a length is less than 2^63", member=f"{member}[{i}]")
-    return tuple(value)
+    return tuple(lengths)
 
 
 def check_version(members: Mapping[str, Any], zarr_format: int) -> None:
@@ -254,11 +256,6 @@ def check_version(members: Mapping[str, Any], zarr_format: int) -> None:
     version = required(members, "zarr_format")
     if type(version) is not int or version != zarr_format:
         raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")
-
-
-def clip(text: str) -> str:
-    """Return `text` shortened to 200 characters for an error message."""
-    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _check_depth(raw: bytes) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.document import clip
+from aiozarr.metadata.document import CHECKS
 from aiozarr.metadata.records import NamedConfig
 
 ELEMENTS = "v2_elements"
@@ -25,11 +26,10 @@ def parse_extensions(value: object, member: str) -> tuple[NamedConfig, ...]:
         InvalidMetadataError: `value` is not a list of extensions; `member` is the path of the invalid part.
         UnsupportedMetadataError: the list has more than 64 extensions.
     """
-    if not isinstance(value, list):
-        raise InvalidMetadataError("a list of extensions is wanted here", member=member)
-    if len(value) > MAX_EXTENSIONS:
-        raise unsupported_member(member, f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
-    return tuple([parse_extension(part, f"{member}[{i}]") for i, part in enumerate(value)])
+    parts = CHECKS.check(value, member, list, "a list of extensions")
+    if len(parts) > MAX_EXTENSIONS:
+        raise unsupported_member(member, f"at most {MAX_EXTENSIONS} are read, not {len(parts)}")
+    return tuple([parse_extension(part, f"{member}[{i}]") for i, part in enumerate(parts)])
 
 
 def parse_extension(value: object, member: str) -> NamedConfig:
@@ -41,18 +41,11 @@ def parse_extension(value: object, member: str) -> NamedConfig:
     """
     if isinstance(value, str):
         return NamedConfig(_check_name(value, member))
-    if not isinstance(value, dict):
-        raise InvalidMetadataError("an extension is an object or a string", member=member)
-    name = value.get("name")
-    if not isinstance(name, str):
-        raise InvalidMetadataError("an extension has a name, which is a string", member=f"{member}.name")
-    configuration = value.get("configuration", {})
-    if not isinstance(configuration, dict):
-        raise InvalidMetadataError("a configuration is an object", member=f"{member}.configuration")
-    must_understand = value.get("must_understand", True)
-    if not isinstance(must_understand, bool):
-        raise InvalidMetadataError("true or false is wanted here", member=f"{member}.must_understand")
-    for key in value:
+    members = CHECKS.check(value, member, dict, "an object or a string")
+    name = CHECKS.check(members.get("name"), f"{member}.name", str, "a string")
+    configuration = CHECKS.check(members.get("configuration", {}), f"{member}.configuration", dict, "an object")
+    must_understand = CHECKS.boolean(members.get("must_understand", True), f"{member}.must_understand")
+    for key in members:
         if key not in ("name", "configuration", "must_understand"):
             raise InvalidMetadataError("an extension has no such member", member=clip(f"{member}.{key}"))
     return NamedConfig(_check_name(name, member), configuration, must_understand)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.common.fork_safe import fork_safe_cached_property
 
 V3_KEY = "zarr.json"
 ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY, ZMETADATA_KEY = ".zarray", ".zgroup", ".zattrs", ".zmetadata"

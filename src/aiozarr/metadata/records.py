@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import Document
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.document import Document, parse_lengths, required
+from aiozarr.metadata.document import CHECKS, Document, parse_lengths, required
 from aiozarr.metadata.format_rules import ATTRS_KEY, META_KEY
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig, dimension_names_of, with_dimension_names
 from aiozarr.metadata.v2 import (
@@ -96,8 +96,7 @@ def v1_members(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
 def _parse_compression(name: object, options: object, settings: Settings) -> Mapping[str, Any] | None:
     if name is None and not settings.strict:
         name = "none"
-    if not isinstance(name, str):
-        raise InvalidMetadataError("a compression is a string", member="compression")
+    name = CHECKS.check(name, "compression", str, "a string")
     if name == "none":
         return None
     if options is None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.data_types.python_objects import ObjectType
-from aiozarr.metadata.document import Document, check_version, clip, parse_lengths, required
+from aiozarr.metadata.document import CHECKS, Document, check_version, parse_lengths, required
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY
 from aiozarr.metadata.records import (
@@ -199,10 +200,7 @@ def regular_grid(chunks: tuple[int, ...], shape: tuple[int, ...]) -> NamedConfig
 
 def parse_order(members: Mapping[str, Any]) -> str:
     """Return the `order` member."""
-    order = required(members, "order")
-    if order not in ("C", "F"):
-        raise InvalidMetadataError("an order is 'C' or 'F'", member="order")
-    return str(order)
+    return CHECKS.one_of(required(members, "order"), "order", ("C", "F"))
 
 
 def chunk_lengths(metadata: ArrayMetadata) -> list[int]:
@@ -240,10 +238,7 @@ def _nullable(members: Mapping[str, Any], name: str, strict: bool) -> Any:
 
 
 def _parse_separator(members: Mapping[str, Any]) -> str:
-    separator = members.get("dimension_separator", ".")
-    if separator not in (".", "/"):
-        raise InvalidMetadataError("a dimension separator is '.' or '/'", member="dimension_separator")
-    return str(separator)
+    return CHECKS.one_of(members.get("dimension_separator", "."), "dimension_separator", (".", "/"))
 
 
 def _parse_extra(members: Mapping[str, Any], known: set[str], settings: Settings) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import SMALL_FLOATS
-from aiozarr.metadata.document import clip
 
 DTypeJSON: TypeAlias = str | list[Any]
 """A `dtype` member: a type string, or a list of fields."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import (
+    CHECKS,
     Document,
     check_version,
     checked_document,
-    clip,
     parse_lengths,
     required,
 )
@@ -103,9 +104,7 @@ def _check_format_members(document: Document) -> None:
 
 
 def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:
-    attributes = document.members.get("attributes", {})
-    if not isinstance(attributes, dict):
-        raise InvalidMetadataError("attributes are an object", member="attributes")
+    attributes = CHECKS.check(document.members.get("attributes", {}), "attributes", dict, "an object")
     # Real attributes have NaN tokens, duplicate keys and lone surrogates. All are read; the last duplicate wins.
     if settings.strict:
         document.check(attributes, "attributes")
@@ -174,11 +173,10 @@ def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Sett
     # Early releases of zarr-python wrote null for "no names".
     if names is None and not settings.strict:
         return None
-    if not isinstance(names, list) or len(names) != ndim:
-        raise InvalidMetadataError(f"a list of {ndim} strings or nulls is wanted here", member="dimension_names")
+    expected = f"a list of {ndim} strings or nulls"
+    names = CHECKS.check(names, "dimension_names", list, expected, lambda items: len(items) == ndim)
     for i, name in enumerate(names):
-        if name is not None and not isinstance(name, str):
-            raise InvalidMetadataError("a dimension name is a string or null", member=f"dimension_names[{i}]")
+        CHECKS.check(name, f"dimension_names[{i}]", (str, type(None)), "a string or null")
     return tuple(names)
 
 

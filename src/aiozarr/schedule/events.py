@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from aiozarr.formatting import format_bytes, format_seconds, format_table, preformatted
+from aiozarr.common.formatting import format_bytes, format_seconds, format_table, preformatted
 from aiozarr.model import ByteRange
 
 RequestOperation: TypeAlias = Literal["fetch", "set", "erase", "list", "stat"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from aiozarr.concurrency import random_jitter
+from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
 
 T = TypeVar("T")

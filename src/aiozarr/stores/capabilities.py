@@ -6,7 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
@@ -171,16 +171,22 @@ class UploadStore(Store):
         """Return whether these methods may store an object of this size."""
 
     @abstractmethod
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
+        """Return the size of the parts of an object of this size, or None if it is uploaded in one request.
+
+        Args:
+            nbytes: the size of the object.
+            conditional: whether the upload has a precondition.
+        """
 
     @abstractmethod
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object, whole or not at all.
 
         Returns: its version.
 
         Raises:
+            PreconditionFailedError: `precondition` does not hold; nothing was stored.
             StoreError: it could not be stored, or no response came, and then it may be stored.
         """
 
@@ -201,7 +207,9 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
+    ) -> Version | None:
         """Make an object of the parts.
 
         Returns: its version, or None if the server reports none.
@@ -215,6 +223,24 @@ class UploadStore(Store):
 
         Raises what `upload` raises.
         """
+
+
+class ProbedStore(Store):
+    """A store whose `supports.conditional_writes` is None until a probe of its server has told.
+
+    Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed is
+    part of the test. Its object is removed at the end.
+    """
+
+    async def probe_conditional_writes(self) -> bool:
+        return await self._probe_below("")
+
+    async def _probe_below(self, prefix: str) -> bool:
+        if self.supports.conditional_writes is None:
+            put = lambda key, value, condition: self.set(key, value, precondition=condition)  # noqa: E731
+            holds = await conditions_hold(put, self.erase, prefix)
+            self.supports = replace(self.supports, conditional_writes=holds)
+        return bool(self.supports.conditional_writes)
 
 
 async def conditions_hold(

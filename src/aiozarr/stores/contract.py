@@ -12,19 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote
 from weakref import ref
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import LimitError, UnsupportedOperationError
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    Precondition,
-    Range,
-    Supports,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
+from aiozarr.model import ByteRange, Entry, Precondition, Range, Supports, Value, Version, check_key, check_prefix
 
 if TYPE_CHECKING:
     from typing import Self

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 
 from typing_extensions import Buffer
 
+from aiozarr.common.fork_safe import ForkSafeLock, SerialNumbers
 from aiozarr.errors import ChangedError, InvalidKeyError, PreconditionFailedError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
     Entry,
@@ -26,7 +26,6 @@ from aiozarr.model import (
     is_unicode,
     resolve_range,
 )
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, split_root, with_root
 
@@ -135,23 +134,7 @@ class MemoryStore(BlockingStore):
     def _full_key(self, key: str) -> str:
         return self._base + check_key(key, store=self.url)
 
-    # --- coroutines: no operation waits, so none needs a thread --------------------------------------------------
-
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
-    ) -> Value | None:
-        if max_bytes is None:
-            return self.fetch_now(key, range, if_match=if_match)
-        return self.fetch_now(key, range, if_match=if_match, max_bytes=max_bytes)
-
-    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        return self.set_now(key, value, precondition=precondition)
-
-    async def erase(self, key: str) -> None:
-        self.erase_now(key)
-
-    async def erase_if_match(self, key: str, version: Version) -> None:
-        self.erase_if_match_now(key, version)
+    # --- coroutines ----------------------------------------------------------------------------------------------
 
     async def erase_prefix(self, prefix: str) -> None:
         start = self._base + check_prefix(prefix, store=self.url)

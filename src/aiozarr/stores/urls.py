@@ -258,7 +258,7 @@ def _http(url: str, options: dict[str, Any]) -> Store:
 
 
 def _object(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.object.store import ObjectStore
+    from aiozarr.stores.bucket.store import ObjectStore
 
     return ObjectStore(url, **options)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aiozarr.lazy_names import lazy_names
+from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.schedule.events import record

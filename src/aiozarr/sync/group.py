@@ -11,9 +11,8 @@ from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.group import Group as AsyncGroup
 from aiozarr.hierarchy.internal import child_of, listed_levels
-from aiozarr.metadata.records import GroupMetadata
 from aiozarr.sync.array import Array, Node
-from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
+from aiozarr.sync.wait import Forwarded, blocking_method, data_in_this_thread, iterate, unchanged
 
 AnyNode: TypeAlias = "Array | Group"
 D = TypeVar("D")
@@ -26,10 +25,7 @@ class Group(Node[AsyncGroup]):
     those of a dict, each after a listing. A missing child is a `NodeNotFoundError` that is also a `KeyError`.
     """
 
-    @property
-    def metadata(self) -> GroupMetadata:
-        """The content of the group's metadata document. Not to be changed in place."""
-        return self._async.metadata
+    metadata = Forwarded(AsyncGroup, lambda group: group.metadata)
 
     def __getitem__(self, name: str) -> AnyNode:
         """Open the node `name`, such as `"a"` or `"a/b"`; errors are those of `aiozarr.Group.open`."""

@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
-from aiozarr.concurrency import jitter_source
+from aiozarr.common.concurrency import jitter_source
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import LimitError, PermissionDeniedError, UnauthenticatedError
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY, ZMETADATA_KEY

@@ -7,18 +7,26 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.engine import Engine, bind_callback, run
-from aiozarr.engine.listing import StartedListing
-from aiozarr.engine.open_store import Target, close_own_store, opened_store
-from aiozarr.engine.progress import ProgressLike, shown_progress
+from aiozarr.common.formatting import argument
+from aiozarr.engine import (
+    Engine,
+    ProgressLike,
+    StartedListing,
+    Target,
+    bind_callback,
+    close_own_store,
+    opened_store,
+    run,
+    shown_progress,
+)
+from aiozarr.engine.copy import Verify
 from aiozarr.errors import UnsupportedOperationError
-from aiozarr.formatting import argument
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
-from aiozarr.transfer.copy_rules import CopyRules, ObjectSource, OnError, Verify
+from aiozarr.transfer.copy_rules import CopyRules, ObjectSource, OnError
 from aiozarr.transfer.key_filter import KeyFilter
 from aiozarr.transfer.overlap import check_disjoint
 

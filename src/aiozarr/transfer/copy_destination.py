@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, ScheduledStore
+from aiozarr.engine.copy import content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
-from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report
@@ -21,7 +22,6 @@ from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.consolidated_above import has_consolidated_above
 from aiozarr.transfer.copy_journal import HEADER_KEY, CopyJournal, is_journal_key, size_hash
-from aiozarr.transfer.copy_object import content_tag, equal_bytes, has_content_tag
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
 from aiozarr.transfer.mirror import Mirror
@@ -29,7 +29,7 @@ from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compa
 from aiozarr.transfer.report import CopyCounters
 
 if TYPE_CHECKING:
-    from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
+    from aiozarr.hierarchy.internal import ConsolidatedAncestors
 
 KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
@@ -41,19 +41,8 @@ MAX_COUNTED_OBJECTS = 10_000
 """Objects of the destination that an error message counts: ten pages of a listing."""
 
 
-def _shared(entries: AsyncGenerator[Entry, None]) -> Callable[[], AsyncGenerator[Entry, None]]:
-    """Return a function whose iterators share the entries of one."""
-    lock = asyncio.Lock()
-
-    async def iterate() -> AsyncGenerator[Entry, None]:
-        while True:
-            async with lock:
-                entry = await anext(entries, None)
-            if entry is None:
-                return
-            yield entry
-
-    return iterate
+class _DifferentError(Exception):
+    """The destination lacks an object of the source, or has another one in its place."""
 
 
 @dataclass
@@ -244,41 +233,33 @@ class CopyDestination:
 
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
-        mirror, counters, is_complete = Mirror(), CopyCounters(None), True
+        mirror, counters = Mirror(), CopyCounters(None)
         async with aclosing(self._list(self._destination)) as stored:
             async for entry in stored:
                 mirror.add_stored(entry if self._objects is None else Entry(entry.key, None))
 
-        async def compare(entries: AsyncGenerator[Entry, None]) -> None:
-            nonlocal is_complete
-            async for entry in entries:
-                if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
-                    continue
-                if mirror.may_have(entry):
-                    if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
-                        is_complete = False
-                elif self._objects is None or await self._source.stat(entry.key) is not None:
-                    is_complete = False
-                else:
-                    continue
-                if not is_complete:
-                    return
+        async def compare(entry: Entry) -> None:
+            if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
+                return
+            if mirror.may_have(entry):
+                if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
+                    raise _DifferentError
                 counters.add_listed(entry)
                 counters.add_skipped(entry)
+            elif self._objects is None or await self._source.stat(entry.key) is not None:
+                raise _DifferentError
 
         async with aclosing(self._list(self._source) if self._objects is None else self._objects.entries()) as entries:
-            shared = _shared(entries)
-            await gather_all(compare(shared()) for _ in range(COMPARE_CONCURRENCY))
-        return counters if is_complete and counters.listed else None
+            try:
+                await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
+            except _DifferentError:
+                return None
+        return counters if counters.listed else None
 
     async def has_equal_bytes(self, key: str) -> bool:
         """Return whether source and destination have an object of equal bytes, by reading both."""
-        try:
-            values = await gather_all([store.fetch(key) for store in (self._source, self._destination)])
-        except StoreError:
-            return False  # copying it shows what is wrong
-        one, other = values
-        return one is not None and other is not None and equal_bytes(one.data, other.data)
+        entry = Entry(key, None)
+        return await have_equal_bytes(self._source, entry, self._destination, entry)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
         """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
@@ -344,9 +325,8 @@ class CopyDestination:
 
     async def _invalidate_consolidated(self) -> None:
         # Imported on use, in a thread: other copies need no numpy.
-        await in_thread(lambda: import_module("aiozarr.hierarchy.consolidated_ancestors"))
-        from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
-        from aiozarr.hierarchy.node_access import NodeAccess
+        await in_thread(lambda: import_module("aiozarr.hierarchy.internal"))
+        from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
         async def record(groups: list[tuple[int, int]]) -> None:
             if self.journal is not None:
@@ -389,7 +369,7 @@ class CopyDestination:
             return
         changes = {key: change for key, change in found if change.misreads_chunks}
         if changes:
-            from aiozarr.hierarchy.mutations.change_log import erasures  # most copies need nothing of the hierarchy
+            from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
             await self._destination.erase_values(list(changes))
             for key in changes:

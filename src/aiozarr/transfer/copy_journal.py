@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from aiozarr.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError, StoreError
-from aiozarr.formatting import argument
 from aiozarr.metadata.format_rules import FORMATS
 from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
+from aiozarr.transfer.journal import Journal
 
 HEADER_KEY = JOURNAL_HEADER_KEY
 """The document that describes the copy."""
 INVALIDATED_MEMBER = "invalidated"
 DIGEST_BYTES = 16
 """Bytes of the record of a copied object. Its digest covers key, size and version."""
-MIN_WRITE_SECONDS = 1.0
 WRITE_SHARE = 0.02
 """A batch is written after a second or 2 % of the copy's time: so there are few batches, and an interruption costs
 little."""
@@ -28,7 +27,7 @@ MAX_SINGLE_ERASES = 16
 """So many batches are removed side by side: bulk deletes of S3 need obstore, whose import takes 0.1 s or more."""
 
 
-class CopyJournal:
+class CopyJournal(Journal):
     """The records of one copy at its destination. Lives on the I/O thread.
 
     The header is stored before the first object, and batches of records behind the objects that they name. So each
@@ -45,7 +44,7 @@ class CopyJournal:
     """
 
     def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
-        self._destination = destination
+        super().__init__(destination, HEADER_KEY)
         self._description = {"format": 1, **description}
         self.has_records = False
         self.invalidated: list[tuple[int, int]] = []
@@ -54,8 +53,6 @@ class CopyJournal:
         self._batch = bytearray()
         self._next_number = 0
         self._keys: list[str] = []
-        self._clock = asyncio.get_running_loop().time
-        self._started = self._written = self._clock()
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self, old: Sequence[str] = ()) -> None:
@@ -70,19 +67,14 @@ class CopyJournal:
             self.invalidated = groups
             await self._store_header()
 
-    async def read_header(self) -> Any:
+    async def read_header(self) -> dict[str, Any]:
         """Read which groups the interrupted copy has invalidated.
 
-        Returns: the description of that copy, or None if it cannot be read.
+        Returns: the description of that copy; it is empty if it cannot be read.
         """
-        header = await self._destination.fetch(HEADER_KEY)
-        try:
-            found = None if header is None else json.loads(bytes(header.data))
-        except (ValueError, RecursionError):
-            return None
-        if isinstance(found, dict):
-            self.invalidated = _group_places(found.pop(INVALIDATED_MEMBER, None))
-        return found
+        header = await self.read() or {}
+        self.invalidated = _group_places(header.pop(INVALIDATED_MEMBER, None))
+        return header
 
     async def resume(self, keys: Sequence[str], stored: set[int]) -> None:
         """Read the journal of the interrupted copy.
@@ -97,13 +89,13 @@ class CopyJournal:
         self._keys = list(keys)
         found = await self.read_header()
         if found != self._description:
-            url = self._destination.store.url
-            of = found.get("source") if isinstance(found, dict) else None
+            url = self._store.store.url
+            of = found.get("source")
             what = f"a copy of {of}, or of another part of it" if of else "another copy"
             again = f"{argument('overwrite', True)} begins anew"
             raise CopyError(f"{argument('resume', True)} does not continue {what} at {url}; {again}")
         batches = [key for key in self._keys if key != HEADER_KEY]
-        for value in await map_concurrently(self._destination.fetch, batches, concurrency=16):
+        for value in await map_concurrently(self._store.fetch, batches, concurrency=16):
             data = b"" if value is None else bytes(value.data)
             self._copied.update(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
         self.has_records = bool(self._copied)
@@ -128,9 +120,7 @@ class CopyJournal:
     def add(self, entry: Entry) -> None:
         """Record a copied object."""
         self._batch += digest(entry)
-        now = self._clock()
-        if now - self._written > max(MIN_WRITE_SECONDS, WRITE_SHARE * (now - self._started)) and self._task is None:
-            self._written = now
+        if self._task is None and self.is_due(WRITE_SHARE):
             self._task = asyncio.get_running_loop().create_task(self._write())
             self._task.add_done_callback(self._write_ended)
 
@@ -139,7 +129,7 @@ class CopyJournal:
         key = f"{JOURNAL_PREFIX}{self._next_number:08}"
         self._next_number += 1
         self._keys.append(key)
-        await self._destination.set(key, batch)
+        await self._store.set(key, batch)
 
     def _write_ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
@@ -173,16 +163,16 @@ class CopyJournal:
 
     async def _store_header(self) -> None:
         header = {**self._description, **({INVALIDATED_MEMBER: self.invalidated} if self.invalidated else {})}
-        await self._destination.set(HEADER_KEY, json.dumps(header).encode())
+        await self.write(header)
 
     async def _erase(self, keys: Sequence[str]) -> None:
         batches = [key for key in keys if key != HEADER_KEY]
         if len(batches) <= MAX_SINGLE_ERASES:
-            await for_each(self._destination.erase, batches)
+            await for_each(self._store.erase, batches)
         else:
-            await self._destination.erase_values(batches)
+            await self._store.erase_values(batches)
         if len(batches) < len(keys):
-            await self._destination.erase(HEADER_KEY)
+            await self._store.erase(HEADER_KEY)
 
 
 def is_journal_key(key: str) -> bool:

@@ -5,16 +5,15 @@ The destination before and after it is in `copy_destination.py`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.concurrency import gather_all, map_concurrently
-from aiozarr.engine import Engine, Progress
-from aiozarr.engine.listing import StartedListing
+from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
+from aiozarr.common.formatting import argument
+from aiozarr.engine import Engine, Progress, StartedListing
+from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
-from aiozarr.formatting import argument
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -22,10 +21,8 @@ from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_journal import is_journal_key
-from aiozarr.transfer.copy_object import CopiedObject, ObjectCopier
 from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
 from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
-from aiozarr.transfer.download import Download
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
 OBJECT_CONCURRENCY = 128
@@ -79,16 +76,8 @@ class CopyOperation:
         self._counters = CopyCounters(progress, plans=self._rules.dry_run)
         self._objects = objects
         self._listing = listing
-        verify = self._rules.verify
-        self._copier = ObjectCopier(
-            engine,
-            source,
-            destination,
-            verify=verify,
-            settings=settings,
-            report=self._report,
-            may_be_missing=objects is not None,
-        )
+        policy = CopyPolicy(self._rules.verify, may_be_missing=objects is not None)
+        self._copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=self._report)
         self._scheduled_source = engine.scheduled(source, settings, self._report)
         self._copy_destination = CopyDestination(
             engine,
@@ -176,23 +165,18 @@ class CopyOperation:
                     )
                     # Batches of uploads together are as many requests as a queue sends at most.
                     concurrency = self._object_concurrency() // (2 if is_upload else 1)
-                    await self._copy_all(data, max(1, concurrency))
+                    await for_each_of(self._copy_batch, data, concurrency=max(1, concurrency))
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
-                    async with aclosing(_iterate(download.deferred)) as deferred:
-                        await self._copy_all(deferred, DEFERRED_CONCURRENCY)
+                    await for_each(self._copy_one, download.deferred, concurrency=DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.source.url} could not be listed: {error}") from error
         return list(documents.values())
 
     def _new_download(self) -> Download | None:
         source, destination = self.source, self.destination
-        if (
-            isinstance(source, NowaitStore)
-            and isinstance(destination, BlockingStore)
-            and self._settings.on_event is None  # Events need one request at a time.
-            and not self._rules.dry_run
-        ):
+        is_unseen = not (self._copier.facts.is_observed or self._rules.dry_run)
+        if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
             return Download(
                 self._engine,
                 source,
@@ -209,7 +193,7 @@ class CopyOperation:
     async def _feed(
         self, data: AsyncIterator[tuple[Entry, ...]], download: Download, documents: dict[str, Entry]
     ) -> None:
-        await self._copy_all(data, self._object_concurrency())
+        await for_each_of(self._copy_batch, data, concurrency=self._object_concurrency())
         download.close()
         # Behind the requests for the last chunks, so that no further round trip follows these.
         await self._copier.prefetch(documents.values())
@@ -224,8 +208,7 @@ class CopyOperation:
             await self._copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            async with aclosing(_iterate(ready)) as batches:
-                await self._copy_all(batches, min(len(ready), self._object_concurrency()))
+            await for_each(self._copy_one, ready, concurrency=self._object_concurrency())
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
@@ -277,9 +260,10 @@ class CopyOperation:
             else:
                 if not destination.is_prepared:
                     await destination.prepare()
-                if download is not None and download.accepts(entry):
+                route = self._copier.route(entry)
+                if download is not None and route is CopyRoute.QUEUED:
                     await download.put(entry)
-                elif self._copier.accepts_batch(entry):
+                elif route is CopyRoute.BATCH:
                     batch.append(entry)
                     batch_bytes += entry.size or 0
                     if len(batch) == most or batch_bytes >= MAX_BATCH_BYTES:
@@ -290,24 +274,10 @@ class CopyOperation:
         if batch:
             yield tuple(batch)
 
-    async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
-        """Copy all entries; workers pull batches of them."""
-        lock = asyncio.Lock()
-
-        async def pull() -> tuple[Entry, ...] | None:
-            async with lock:
-                return await anext(batches, None)
-
-        async def work() -> None:
-            while (batch := await pull()) is not None:
-                if len(batch) == 1:
-                    await self._copy_one(batch[0])
-                else:
-                    await self._copy_batch(batch)
-
-        await gather_all(work() for _ in range(concurrency))
-
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
+        if len(batch) == 1:
+            await self._copy_one(batch[0])
+            return
         for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
             if outcome is True:
                 self._add_copied(entry, entry.size or 0)
@@ -376,9 +346,3 @@ class CopyOperation:
 
     def _object_concurrency(self) -> int:
         return OBJECT_CONCURRENCY if self._settings.max_requests == "auto" else 2 * self._settings.max_requests
-
-
-async def _iterate(entries: Iterable[Entry]) -> AsyncGenerator[tuple[Entry, ...], None]:
-    """Yield each entry as a batch of its own."""
-    for entry in entries:
-        yield (entry,)

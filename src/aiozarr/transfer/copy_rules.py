@@ -6,13 +6,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from aiozarr.engine.copy import Verify
 from aiozarr.model import Entry
 from aiozarr.transfer.key_filter import KeyFilter
 
 OnError: TypeAlias = Literal["raise", "continue"]
-
-Verify: TypeAlias = Literal["size", "checksum"] | None
-"""How a stored object is checked, as of `aiozarr.copy`."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aiozarr.engine.copy import has_content_tag
 from aiozarr.model import Entry
 from aiozarr.transfer.copy_journal import digest, size_hash
-from aiozarr.transfer.copy_object import has_content_tag
 
 
 class Mirror:

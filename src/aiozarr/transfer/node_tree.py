@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine
 from aiozarr.errors import NodeNotFoundError, StoreError, UnsupportedOperationError
 from aiozarr.grid.chunk_grid import resolve_grid

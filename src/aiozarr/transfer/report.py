@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from aiozarr.common.formatting import format_count, preformatted
 from aiozarr.engine import Progress
-from aiozarr.formatting import format_count, preformatted
 from aiozarr.model import Entry
 
 MAX_SHOWN_FAILURES = 5

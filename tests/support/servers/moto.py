@@ -94,5 +94,6 @@ def local_s3() -> Iterator[LocalS3]:
 def _port(output: IO[bytes]) -> int:
     line = output.readline()
     if not line:
-        raise RuntimeError(f"moto's server did not start; try: {sys.executable} -m pip install 'moto[server]'")
+        remedy = f"{sys.executable} -m pip install 'moto[s3]' flask flask-cors"
+        raise RuntimeError(f"moto's server did not start; try: {remedy}")
     return int(line)

@@ -10,7 +10,7 @@ import pytest
 
 import aiozarr
 from aiozarr.cli.command_group import COMMANDS, ROOT, option_text
-from aiozarr.formatting import argument, name_arguments
+from aiozarr.common.formatting import argument, name_arguments
 from tests.support.command_line import invoke, succeed
 
 
@@ -70,7 +70,8 @@ def test_each_argument_that_a_message_names_is_an_option_of_a_command() -> None:
     commands = [ROOT.get_command(click.Context(ROOT), name) for name in COMMANDS]
     options = {option for command in commands if command for each in command.params for option in each.opts}
     assert {"overwrite", "resume", "chunks"} <= names
-    assert {option_text(name, ...) for name in names} - options <= NOT_IN_THE_COMMAND_LINE
+    unknown = {option_text(name, ...) for name in names} - options - NOT_IN_THE_COMMAND_LINE
+    assert not unknown, f"name an argument of a command, or add to NOT_IN_THE_COMMAND_LINE: {sorted(unknown)}"
 
 
 # Arguments that no command can leave or give wrongly.

@@ -5,10 +5,11 @@ import json
 import pytest
 
 import aiozarr
-from aiozarr.conversion.conversion_journal import JOURNAL_KEY, ConversionJournal, _checksum, done_runs
+from aiozarr.conversion.conversion_journal import JOURNAL_KEY, ConversionJournal, done_runs
 from aiozarr.engine import Engine, run
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
+from aiozarr.transfer.journal import checksum_of
 
 
 def test_done_tasks_are_stored_as_runs() -> None:
@@ -59,7 +60,7 @@ async def test_a_damaged_journal_is_refused_with_advice(done: str) -> None:
         sound = bytes(value)
         foreign = json.dumps({"fingerprint": "a", "done": "RUNS"}).replace('"RUNS"', done).encode()
         checked = {"fingerprint": "a", "done": json.loads(done)}
-        forged = json.dumps({**checked, "checksum": _checksum(checked)}).encode()
+        forged = json.dumps({**checked, "checksum": checksum_of(checked)}).encode()
         for damaged in (
             forged,
             sound.replace(b"[[]]", done.encode()),

@@ -101,13 +101,16 @@ def test_the_page_lists_every_member_of_each_store(driver: str) -> None:
     with pytest.raises(InvalidSpecError, match="known are") as caught:
         KvStore.parse({"driver": driver, **REQUIRED.get(driver, {}), "%": 1}, "kvstore")
     known = caught.value.message.partition("known are ")[2].split(", ")
-    assert sorted(known) == sorted(member for member, store, _ in ROWS if store == driver)
+    listed = sorted(member for member, store, _ in ROWS if store == driver)
+    assert sorted(known) == listed, f"give each member of {driver} a row in {PAGE.name}"
 
 
 def test_the_page_has_the_treatment_of_each_resource() -> None:
     refused = {member for members in REFUSED.values() for member in members}
     for member, _, treatment in ROWS:
-        assert treatment == RESOURCES.get(member, ["refused" if member in refused else "honoured"])[0]
+        assert treatment == RESOURCES.get(member, ["refused" if member in refused else "honoured"])[0], (
+            f"correct the treatment of {member} in {PAGE.name}"
+        )
     assert set(RESOURCES) <= {member for member, _, _ in ROWS}
 
 

@@ -13,7 +13,7 @@ from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Supports, Value
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.stores import Store
-from aiozarr.stores.object.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
+from aiozarr.stores.bucket.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
 from aiozarr.testing.fakes import Call, FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 

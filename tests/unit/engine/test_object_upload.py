@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiozarr.errors import ChangedError, StoreError
+from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError
 from aiozarr.http1.request import BodyReader
-from aiozarr.model import Version
+from aiozarr.model import IfAbsent, Precondition, Version
 from aiozarr.schedule.events import Report
 from aiozarr.stores.capabilities import UploadedPart, UploadStore
 from aiozarr.testing.fakes import FakeStore
@@ -36,7 +36,7 @@ class PartsStore(FakeStore, UploadStore):
     def can_upload(self, nbytes: int) -> bool:
         return True
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         return 10 if nbytes > 10 else None
 
     async def _read(self, body: BodyReader) -> bytes:
@@ -44,8 +44,8 @@ class PartsStore(FakeStore, UploadStore):
         await body.read_into(0, memoryview(memory))
         return bytes(memory)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        version = self.memory.set_now(key, await self._read(body))
+    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
+        version = self.memory.set_now(key, await self._read(body), precondition=precondition)
         await self._step("upload")
         return version
 
@@ -59,12 +59,14 @@ class PartsStore(FakeStore, UploadStore):
         await self._step("part")
         return UploadedPart(str(number))
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
+    ) -> Version | None:
         if not self.parts:
             raise StoreError("no such upload", status=404)
         data = b"".join([self.parts[int(part.etag)] for part in parts])
         self.parts.clear()
-        version = self.memory.set_now(key, data)
+        version = self.memory.set_now(key, data, precondition=precondition)
         await self._step("complete")
         return version
 
@@ -138,3 +140,19 @@ async def test_a_body_that_changes_ends_the_upload_at_once() -> None:
     with pytest.raises(ChangedError):
         await one.scheduled(store, SETTINGS).upload("k", Changed(10))
     assert (store.steps, store.memory.fetch_now("k")) == ([], None)
+
+
+@pytest.mark.parametrize("nbytes", [10, 25])
+@in_virtual_time
+async def test_a_precondition_holds_for_one_request_and_for_parts(nbytes: int) -> None:
+    store, one = PartsStore(), engine()
+    scheduled = one.scheduled(store, SETTINGS)
+    body = BytesBody(nbytes)
+    await scheduled.upload("k", body, precondition=IfAbsent())
+    with pytest.raises(PreconditionFailedError):
+        await scheduled.upload("k", BytesBody(nbytes + 1), precondition=IfAbsent())
+    found = store.memory.fetch_now("k")
+    assert found is not None
+    assert bytes(found.data) == body.data
+    assert not store.parts
+    assert one.idle()

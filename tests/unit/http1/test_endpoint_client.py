@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from aiozarr.errors import StoreError
 from aiozarr.http1.endpoint_client import ONE_WRITE_BYTES, EndpointClient, Request
 from aiozarr.http1.request import RequestTemplate
-from aiozarr.http1.response_check import Expectation
-from aiozarr.http1.url import WebAddress
+from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES, Expectation
+from aiozarr.http1.url import Proxies, WebAddress
 from aiozarr.stores.options.http_options import HTTPOptions
+from tests.support.http_proxy import proxy
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 
@@ -71,6 +74,45 @@ async def test_without_an_idle_connection_nothing_is_sent_at_once(server: FaultS
     assert sender.send_nowait(request(sender), receiver) is None
     assert server.requests == []
     await sender.aclose()
+
+
+async def test_a_response_whose_status_carries_a_value_is_not_cut(server: FaultServer) -> None:
+    document = bytes(MAX_ERROR_BODY_BYTES + 1)
+    server.script = spoil.always(spoil.status(207, document))
+    sender = client(server)
+    cut = (await sender.send(request(sender))).body
+    assert len(memoryview(cut)) <= MAX_ERROR_BODY_BYTES
+    listing = request(sender, "PROPFIND")
+    listing.expectation = Expectation(value_statuses=frozenset({207}))
+    assert (await sender.send(listing)).body == document
+    await sender.aclose()
+
+
+async def test_the_headers_of_a_request_are_sent_on_every_path(server: FaultServer) -> None:
+    server.script = spoil.when(lambda asked: asked.key == "moved", spoil.redirect("/a"))
+    plain, depth = client(server, follow_redirects=True), {"Depth": "1"}
+    await plain.send(request(plain, headers=depth))
+    answered = asyncio.get_running_loop().create_future()
+    assert plain.send_nowait(request(plain, headers=depth), answered) is not None
+    await answered
+    await plain.send(request(plain, key="moved", headers=depth))
+    with proxy() as running:
+        through = client(server, proxies=Proxies(running.url))
+        await through.send(request(through, headers=depth))
+        await through.aclose()
+    assert [asked.headers.get("depth") for asked in server.requests] == ["1"] * 5
+    await plain.aclose()
+
+
+async def test_a_request_with_headers_is_not_redirected_to_another_server(server: FaultServer) -> None:
+    with FaultServer({"a": b"other"}) as other:
+        server.script = spoil.always(spoil.redirect(f"{other.url}/a"))
+        sender = client(server, follow_redirects=True)
+        assert (await sender.send(request(sender))).body == b"other"
+        with pytest.raises(StoreError, match="the request's headers are not for it"):
+            await sender.send(request(sender, headers={"Depth": "1"}))
+        assert len(other.requests) == 1
+        await sender.aclose()
 
 
 async def test_a_request_does_not_show_its_signature(server: FaultServer) -> None:

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
-from aiozarr.http1.connection import Response
+from aiozarr.http1.connection import Connection, Response
 from aiozarr.http1.endpoint import Endpoint
-from aiozarr.http1.pool import PIECE_BYTES, Pool
-from aiozarr.http1.request import BodyReader, RequestTemplate
+from aiozarr.http1.pool import MAX_WRITE_BYTES, PIECE_BYTES, Pool
+from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation
 from aiozarr.model import Range
 from tests.support.certificates import authority
@@ -537,14 +537,8 @@ class CountedBody:
         self.memory.add(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
         memory[:] = self.bytes_at(start, len(memory))
 
-    async def crc32c(self) -> str:
-        raise AssertionError("a connection sends no checksum")
 
-    def part(self, start: int, nbytes: int) -> BodyReader:
-        raise AssertionError("a connection sends the whole body")
-
-
-async def put(pool: Pool, key: str, body: BodyReader) -> Response:
+async def put(pool: Pool, key: str, body: memoryview | PieceReader) -> Response:
     head = RequestTemplate("host", {}).render("PUT", f"/{key}", WHOLE, body=body)
     return await pool.send(head, WHOLE, body)
 
@@ -662,6 +656,23 @@ async def test_other_requests_have_their_turn_between_the_pieces_of_a_body(pool:
         await asyncio.sleep(0)
     assert len(seen) == 8
     assert sorted(set(seen)) == seen
+
+
+async def test_memory_is_sent_in_pieces_without_a_copy(
+    pool: Pool, server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, sent = memoryview(bytes(range(256)) * (MAX_WRITE_BYTES // 256) + b"end"), list[memoryview]()
+    send_piece = Connection.send_piece
+
+    async def record(connection: Connection, piece: memoryview) -> None:
+        sent.append(piece)
+        await send_piece(connection, piece)
+
+    monkeypatch.setattr(Connection, "send_piece", record)
+    assert (await put(pool, "new", body)).status == 201
+    assert server.get("new") == body
+    assert [len(piece) for piece in sent] == [PIECE_BYTES] * 4 + [3]
+    assert all(piece.obj is body.obj for piece in sent)
 
 
 async def test_a_body_is_read_again_for_a_new_connection(pool: Pool, server: FaultServer) -> None:

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.http1.response_check import (
     MAX_CUT_BYTES,
+    NO_VALUE,
     Accept,
-    ErrorBody,
     Expectation,
     NeedsFallback,
+    NoValue,
     ParsedHead,
     ResponseAction,
     check_response,
@@ -79,6 +80,14 @@ def test_a_part_of_unknown_total_is_accepted_only_at_full_length() -> None:
     assert accepted(check_response(Expectation(Range(10)), 206, part(10, 99, "*"))).exact == 90
     assert accepted(check_response(Expectation(Suffix(5)), 206, part(95, 99, "*"))).exact == 5
     assert isinstance(check_response(Expectation(Suffix(5)), 206, part(96, 99, "*")), StoreError)
+
+
+def test_the_request_names_the_statuses_that_carry_a_value() -> None:
+    assert check_response(Expectation(), 207, {}) == NO_VALUE
+    multistatus = Expectation(max_bytes=100, value_statuses=frozenset({207}))
+    assert accepted(check_response(multistatus, 207, {})).limit == 100
+    assert isinstance(check_response(multistatus, 207, {b"content-length": b"101"}), LimitError)
+    assert check_response(multistatus, 200, {}) == NO_VALUE
 
 
 def test_status_200_with_a_content_range_counts_as_a_part_if_it_is_exact() -> None:
@@ -168,7 +177,7 @@ def test_an_encoded_range_is_refused_and_an_encoded_object_is_read_another_way()
 
 @pytest.mark.parametrize("status", [204, 301, 304, 400, 401, 403, 404, 412, 416, 429, 500, 503])
 def test_other_statuses_bring_no_value(status: int) -> None:
-    assert isinstance(check_response(Expectation(Range(0, 5), '"x"'), status, {}), ErrorBody)
+    assert isinstance(check_response(Expectation(Range(0, 5), '"x"'), status, {}), NoValue)
 
 
 def test_the_answer_to_head_has_a_size_and_no_body() -> None:

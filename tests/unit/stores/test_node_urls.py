@@ -78,7 +78,8 @@ STORES: dict[str, Maker] = {
 @pytest.mark.parametrize("kind", STORES)
 def test_the_url_of_any_node_leads_back_to_it(kind: str, root: str) -> None:
     store, options = STORES[kind](root)
-    for name in NAMES:
+    # Every character at the plain root; below others, a sample shows that the root is encoded too.
+    for name in NAMES[::7] if root else NAMES:
         # What is called so is an archive on disk, unless it is a directory.
         if kind.endswith("local") and ".zip" in name.lower():
             continue

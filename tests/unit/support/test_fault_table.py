@@ -13,14 +13,14 @@ ROWS = [*(f"F{number:02}" for number in range(1, 81)), *(f"H{number:02}" for num
 
 
 def test_all_rows_are_there_in_order() -> None:
-    assert list(fault_rows()) == ROWS
+    assert list(fault_rows()) == ROWS, "keep the rows of tests/support/faults.toml in order, and add new ones to ROWS"
 
 
 @pytest.mark.parametrize("number", ROWS)
 def test_a_row_has_tests_that_exist_or_a_reason(number: str) -> None:
     row = fault_rows()[number]
-    assert row.tests or row.reason
-    assert [test for test in row.tests if not is_test(test)] == []
+    assert row.tests or row.reason, f"name tests of {number} in tests/support/faults.toml, or a reason why it has none"
+    assert [test for test in row.tests if not is_test(test)] == [], "correct the names in tests/support/faults.toml"
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,9 @@ def test_a_test_exists_in_its_file_or_in_the_suite_of_contracts(name: str, *, ex
 @pytest.mark.parametrize("letter", PAGES)
 def test_the_pages_have_the_present_rows_and_a_result_of_each(letter: str) -> None:
     text = PAGES[letter][0].read_text("utf-8")
-    assert text == page_text(letter, {}), "write it by AIOZARR_WRITE_TABLE=1 make test"
-    assert not any(result in text for result in ("| not run |", "| FAILED |"))
+    assert text == page_text(letter, {}), "run: AIOZARR_WRITE_TABLE=1 make test"
+    missing = any(result in text for result in ("| not run |", "| FAILED |"))
+    assert not missing, "mend the failed tests, and run: AIOZARR_WRITE_TABLE=1 make test"
 
 
 def test_a_row_has_passed_when_all_its_tests_have() -> None:

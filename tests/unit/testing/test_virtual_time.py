@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from aiozarr.concurrency import random_jitter
+from aiozarr.common.concurrency import random_jitter
 from aiozarr.testing.virtual_time import DeadlockError, run_virtual
 
 

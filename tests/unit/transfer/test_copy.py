@@ -18,7 +18,7 @@ import aiozarr
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
-from aiozarr.transfer import copy_journal
+from aiozarr.transfer import journal
 from aiozarr.transfer.copy_journal import is_journal_key
 from tests.support.servers.moto import LocalS3
 
@@ -180,7 +180,7 @@ async def test_progress_is_called_on_the_calling_loop(tmp_path: Path) -> None:
 
 
 async def test_the_record_around_a_copy_counts_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
+    monkeypatch.setattr(journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
     source = await fill(MemoryStore(), ODD)
     with aiozarr.record() as record:
         report = await aiozarr.copy(source, MemoryStore())

@@ -196,7 +196,7 @@ def test_a_large_object_is_fetched_in_concurrent_parts_of_one_version() -> None:
     assert contents(destination) == {"c/0": data, "c/1": data[:1024], "c/2": data[:1025]}
     parts = [call for call in source.calls if call.key == "c/0"]
     assert len(parts) == 10
-    assert len({call.started for call in parts}) == 3
+    assert len({call.started for call in parts}) == 2  # the first, then all others
     assert [call.key for call in destination.calls].count("c/0") == 1
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import aiozarr
+from aiozarr.engine.copy import file_body
+from aiozarr.engine.copy.copy_route import MAX_UPLOADED_BYTES
+from aiozarr.engine.copy.file_body import open_body
 from aiozarr.errors import ChangedError, StoreError
 from aiozarr.stores import LocalStore, ObjectStore
 from aiozarr.stores.local.stored_file import StoredFile
-from aiozarr.transfer import file_body
-from aiozarr.transfer.copy_object import MAX_UPLOADED_BYTES
-from aiozarr.transfer.file_body import open_body
 from tests.support.certificates import authority
 from tests.support.engine_samples import engine
 from tests.support.servers.gcs_server import GcsServer

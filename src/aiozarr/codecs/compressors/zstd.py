@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 import zstandard
 
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
-from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, invalid, short
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.core.configuration import FieldsCodec, boolean, check_members, integer
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
 from aiozarr.memory.per_thread import thread_memory
@@ -80,10 +80,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         check_members(configuration, ("level", "checksum"), name=cls.name)
-        checksum = configuration.get("checksum", False)
-        if not isinstance(checksum, bool):
-            raise invalid("checksum", f"it must be true or false, not {short(checksum)}")
-        return cls(integer(configuration, "level", -131072, 22), checksum)
+        return cls(integer(configuration, "level", -131072, 22), boolean(configuration, "checksum", default=False))
 
     def encode(self, data: Buffer) -> Buffer:
         try:
@@ -112,7 +109,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         head = bytes(memoryview(data)[:_HEAD_BYTES])
-        try:
+        with codec_errors("decompress", self.name, RuntimeError, ValueError):
             if out is not None and head.startswith(standard_headers(len(out))):
                 # The first frame fills `out`. The decoder refuses the content of further frames.
                 if len(out) <= _SMALL:
@@ -120,8 +117,6 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
                 _native().decompress(data, out)
                 return out
             return _decode_unusual(data, head, max_size, out)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
 
     def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
         general = super().decoder(max_size=max_size, out=out)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from aiozarr.codecs.core.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.codecs.core.configuration import short, unsupported
+from aiozarr.codecs.core.configuration import unsupported
 from aiozarr.codecs.core.registry import get_codec
+from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 MAX_CODECS = 32
@@ -86,7 +87,7 @@ def parse_chain(configs: Sequence[NamedCodec] | JSON, *, member: str = "codecs")
             The `member` of both errors is a path such as `codecs[1].configuration.level`.
     """
     if not isinstance(configs, (list, tuple)):
-        raise InvalidMetadataError(f"the codecs must be a list, not {short(configs)}", member=member)
+        raise InvalidMetadataError(f"the codecs must be a list, not {shown(configs)}", member=member)
     if len(configs) > MAX_CODECS:
         raise UnsupportedMetadataError(
             f"{len(configs)} codecs in one chain; at most {MAX_CODECS} are allowed", member=member, point="codec"
@@ -118,14 +119,14 @@ def _named(config: _JSONOrNamed, member: str) -> NamedCodec:
         if isinstance(_member(config, "name"), str) and isinstance(_member(config, "configuration"), Mapping):
             named: NamedCodec = config
             return named
-        raise InvalidMetadataError(f"a codec must be an object, not {short(config)}", member=member)
+        raise InvalidMetadataError(f"a codec must be an object, not {shown(config)}", member=member)
     name, configuration = config.get("name"), config.get("configuration", {})
     must_understand = config.get("must_understand", True)
     if not isinstance(name, str) or not name:
-        raise InvalidMetadataError(f"a codec needs a name, not {short(name)}", member=f"{member}.name")
+        raise InvalidMetadataError(f"a codec needs a name, not {shown(name)}", member=f"{member}.name")
     if not isinstance(configuration, Mapping):
         raise InvalidMetadataError(
-            f"a configuration must be an object, not {short(configuration)}", member=f"{member}.configuration"
+            f"a configuration must be an object, not {shown(configuration)}", member=f"{member}.configuration"
         )
     if not isinstance(must_understand, bool):
         raise InvalidMetadataError("it must be true or false", member=f"{member}.must_understand")

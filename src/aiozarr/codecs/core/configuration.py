@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from aiozarr.codecs.core.codec import JSON, Codec
+from aiozarr.common.checks import Checks
+from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.plugins import check_members as check_extension_members
 
-Choice = TypeVar("Choice", bound=str)
+Choice = TypeVar("Choice")
 
 
 def check_members(configuration: Mapping[str, Any], known: Collection[str], *, name: str) -> None:
@@ -30,35 +32,37 @@ def required(configuration: Mapping[str, Any], key: str) -> Any:
     return configuration[key]
 
 
-def integer(configuration: Mapping[str, Any], key: str, least: int, most: int) -> int:
-    """Return the required member `key`, an integer from `least` to `most`."""
-    value = required(configuration, key)
-    if not is_integer(value) or not least <= value <= most:
-        raise invalid(key, f"it must be an integer from {least} to {most}, not {short(value)}")
-    return int(value)
+def member(configuration: Mapping[str, Any], key: str, default: object) -> Any:
+    """Return the member `key`, or `default` if it is absent. It is required if `default` is None."""
+    return required(configuration, key) if default is None else configuration.get(key, default)
+
+
+def integer(configuration: Mapping[str, Any], key: str, low: int, high: int, default: int | None = None) -> int:
+    """Return the member `key`, an integer from `low` to `high`. It is required without a default."""
+    return CHECKS.integer(member(configuration, key, default), key, low, high)
+
+
+def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Return the member `key`, a number. It is required without a default. Integers stay integers."""
+    value = member(configuration, key, default)
+    return CHECKS.number(value, key, accepts=lambda number: type(number) is float or abs(number) <= 2**64)
+
+
+def boolean(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
+    """Return the member `key`, true or false."""
+    return CHECKS.boolean(configuration.get(key, default), key)
 
 
 def one_of(
     configuration: Mapping[str, Any], key: str, allowed: Collection[Choice], default: Choice | None = None
 ) -> Choice:
-    """Return the member `key`, one of the strings `allowed`. It is required without a default."""
-    value: Any = required(configuration, key) if default is None else configuration.get(key, default)
-    if not isinstance(value, str) or value not in allowed:
-        raise invalid(key, f"it must be one of {', '.join(map(repr, allowed))}, not {short(value)}")
-    return cast("Choice", value)
+    """Return the member `key`, one of `allowed`. It is required without a default."""
+    return CHECKS.one_of(member(configuration, key, default), key, allowed)
 
 
-def integers(configuration: Mapping[str, Any], key: str, least: int, most: int) -> tuple[int, ...]:
-    """Return the required member `key`, a list of integers from `least` to `most`."""
-    value = required(configuration, key)
-    if not isinstance(value, (list, tuple)) or not all(is_integer(item) and least <= item <= most for item in value):
-        raise invalid(key, f"it must be a list of integers from {least} to {most}, not {short(value)}")
-    return tuple(value)
-
-
-def is_integer(value: object) -> bool:
-    """Return whether `value` is an integer of a JSON document. `true` and `false` are not."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def integers(configuration: Mapping[str, Any], key: str, low: int, high: int) -> tuple[int, ...]:
+    """Return the required member `key`, a list of integers from `low` to `high`."""
+    return CHECKS.integers(required(configuration, key), key, low, high)
 
 
 def invalid(key: str, reason: str) -> InvalidMetadataError:
@@ -90,10 +94,7 @@ def import_library(codec: Any, *, name: str | None = None, member: str = "name")
         raise unsupported(reason, name, member=member) from error
 
 
-def short(value: object) -> str:
-    """Return a representation of `value` of at most 60 characters, for messages."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"it must be {expected}, not {shown(value)}"))
 
 
 class FieldsCodec(Codec):

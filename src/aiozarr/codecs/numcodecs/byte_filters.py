@@ -15,18 +15,9 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors import inflate
 from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
-from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view
-from aiozarr.codecs.core.configuration import (
-    FieldsCodec,
-    UnconfiguredCodec,
-    check_members,
-    invalid,
-    is_integer,
-    one_of,
-    short,
-)
+from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
+from aiozarr.codecs.core.configuration import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import optional_integer
 from aiozarr.errors import CodecError
 
 _MAX_ITEM = 1 << 31
@@ -52,7 +43,7 @@ class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
         check_members(configuration, ("elementsize",), name=cls.name)
         if configuration.get("elementsize") is None:
             return cls()
-        return cls(optional_integer(configuration, "elementsize", 0, 0, _MAX_ITEM))
+        return cls(integer(configuration, "elementsize", 0, _MAX_ITEM, 0))
 
     def for_items(self, item_size: int) -> Self:
         return replace(self, item_size=max(1, item_size))
@@ -99,10 +90,8 @@ class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
         size = memoryview(data).nbytes
         if size > self.compute_encoded_size(max_size):
             raise CodecError(f"{size} bytes decode to more than {max_size}", codec=self.name)
-        try:
+        with codec_errors("decode", self.name, binascii.Error, ValueError):
             decoded = base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise CodecError(f"cannot decode: {error}", codec=self.name) from error
         if len(decoded) > max_size:
             raise CodecError(f"it decodes to {len(decoded)} bytes, of at most {max_size}", codec=self.name)
         return decoded
@@ -195,10 +184,8 @@ class NumcodecsJenkinsLookup3Codec(ChecksumCodec):
         check_members(configuration, ("initval", "prefix"), name=cls.name)
         prefix = configuration.get("prefix")
         if prefix is not None:
-            if not isinstance(prefix, list) or not all(is_integer(byte) and 0 <= byte < 256 for byte in prefix):
-                raise invalid("prefix", f"it must be null or a list of bytes, not {short(prefix)}")
-            prefix = bytes(prefix)
-        return cls(optional_integer(configuration, "initval", 0, 0, 2**32 - 1), prefix)
+            prefix = bytes(CHECKS.integers(prefix, "prefix", 0, 255))
+        return cls(integer(configuration, "initval", 0, 2**32 - 1, 0), prefix)
 
     def to_json(self) -> dict[str, JSON]:
         return {"initval": self.initval, "prefix": None if self.prefix is None else list(self.prefix)}

@@ -22,10 +22,12 @@ from aiozarr.codecs.compressors.blosc import BloscCodec
 from aiozarr.codecs.compressors.gzip import Decompressor, GzipCodec, InflateStream, StreamCodec
 from aiozarr.codecs.compressors.inflate import ZLIB
 from aiozarr.codecs.compressors.zstd import ZstdCodec
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
-from aiozarr.codecs.core.configuration import FieldsCodec, integer, invalid, is_integer, one_of, short
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.core.configuration import FieldsCodec, integer, invalid, one_of
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import any_level, flag, optional_integer
+from aiozarr.codecs.numcodecs.parameters import any_level, flag
+from aiozarr.common.checks import is_integer
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError
 
 MAX_DICTIONARY = 128 << 20
@@ -56,7 +58,7 @@ class NumcodecsZlibCodec(FieldsCodec, StreamCodec):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        return cls(optional_integer(configuration, "level", 1, -1, 9))
+        return cls(integer(configuration, "level", -1, 9, 1))
 
     def encode(self, data: Buffer) -> Buffer:
         return zlib.compress(data, self.level)
@@ -75,7 +77,7 @@ class NumcodecsBz2Codec(FieldsCodec, StreamCodec):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        return cls(optional_integer(configuration, "level", 1, 1, 9))
+        return cls(integer(configuration, "level", 1, 9, 1))
 
     def encode(self, data: Buffer) -> Buffer:
         return bz2.compress(data, self.level)
@@ -108,14 +110,14 @@ class NumcodecsLzmaCodec(StreamCodec):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         given = {key: value for key, value in configuration.items() if value is not None}
         filters = _lzma_filters(given["filters"]) if "filters" in given else None
-        container = optional_integer(given, "format", lzma.FORMAT_XZ, 0, 3)
+        container = integer(given, "format", 0, 3, lzma.FORMAT_XZ)
         if container == lzma.FORMAT_RAW and filters is None:
             raise invalid("filters", "the raw format requires filters")
         if filters is not None and "preset" in given:
             raise invalid("preset", "it must be null if there are filters")
         return cls(
             format=container,
-            check=optional_integer(given, "check", -1, -1, 15),
+            check=integer(given, "check", -1, 15, -1),
             preset=integer(given, "preset", 0, 2**32 - 1) if "preset" in given else None,
             filters=filters,
             delta=integer(given, "delta", 1, 256) if "delta" in given else None,
@@ -132,10 +134,8 @@ class NumcodecsLzmaCodec(StreamCodec):
         if self.delta is not None and filters is None and container == lzma.FORMAT_XZ:
             main = {"id": lzma.FILTER_LZMA2, "preset": lzma.PRESET_DEFAULT if preset is None else preset}
             preset, filters = None, [{"id": lzma.FILTER_DELTA, "dist": self.delta}, main]
-        try:
+        with codec_errors("compress", self.name, lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError):
             return lzma.compress(data, container, self.check, preset, filters)
-        except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
 
     def _decompressor(self) -> Decompressor:
         if self.format == lzma.FORMAT_RAW:
@@ -148,17 +148,17 @@ class NumcodecsLzmaCodec(StreamCodec):
 
 def _lzma_filters(value: object) -> tuple[tuple[tuple[str, int], ...], ...]:
     if not isinstance(value, (list, tuple)) or not 1 <= len(value) <= 4:
-        raise invalid("filters", f"it must be a list of one to four filters, not {short(value)}")
+        raise invalid("filters", f"it must be a list of one to four filters, not {shown(value)}")
     return tuple(_lzma_filter(item) for item in value)
 
 
 def _lzma_filter(item: object) -> tuple[tuple[str, int], ...]:
     kind = _LZMA_FILTERS.get(item.get("id", 0)) if isinstance(item, Mapping) and is_integer(item.get("id")) else None
     if kind is None or not isinstance(item, Mapping):
-        raise invalid("filters", f"{short(item)} is not a filter of lzma")
+        raise invalid("filters", f"{shown(item)} is not a filter of lzma")
     for key, option in item.items():
         if (key != "id" and key not in _LZMA_OPTIONS[kind]) or not is_integer(option) or not 0 <= option < 2**64:
-            raise invalid("filters", f"{short(key)}: {short(option)} is not an option of this filter")
+            raise invalid("filters", f"{shown(key)}: {shown(option)} is not an option of this filter")
     if item.get("dict_size", 0) > MAX_DICTIONARY or item.get("preset", 0) & 0x1F > 9:
         raise invalid("filters", f"the dictionary has more than {MAX_DICTIONARY} bytes")
     return tuple((str(key), int(option)) for key, option in item.items())
@@ -180,16 +180,14 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        return cls(optional_integer(configuration, "acceleration", 1, -(2**31), 2**31 - 1))
+        return cls(integer(configuration, "acceleration", -(2**31), 2**31 - 1, 1))
 
     def encode(self, data: Buffer) -> Buffer:
         size = memoryview(data).nbytes
         if size > _MAX_INPUT:
             raise CodecError(f"lz4 takes at most {_MAX_INPUT} bytes, not {size}", codec=self.name)
-        try:
+        with codec_errors("compress", self.name, RuntimeError, ValueError):
             encoded: bytes = _native.compress(data, self.acceleration)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return encoded
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
@@ -206,10 +204,8 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
         if size == 0 or size > _MAX_EXPANSION * block:
             raise CodecError(f"{block} bytes cannot hold the declared {size} decoded bytes", codec=self.name)
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
-        try:
+        with codec_errors("decompress", self.name, RuntimeError, ValueError):
             _native.decompress(view, result)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return result
 
 
@@ -256,10 +252,10 @@ class NumcodecsBloscCodec(FieldsCodec, BytesBytesCodec):
         untyped = configuration.get("typesize") is None
         return cls(
             cname=one_of(configuration, "cname", _COMPRESSORS, "lz4"),
-            clevel=optional_integer(configuration, "clevel", 5, 0, 9),
-            shuffle=optional_integer(configuration, "shuffle", 1, _AUTOSHUFFLE, 2),
-            blocksize=optional_integer(configuration, "blocksize", 0, 0, _MAX_SIZE),
-            typesize=None if untyped else optional_integer(configuration, "typesize", 1, 1, _MAX_SIZE),
+            clevel=integer(configuration, "clevel", 0, 9, 5),
+            shuffle=integer(configuration, "shuffle", _AUTOSHUFFLE, 2, 1),
+            blocksize=integer(configuration, "blocksize", 0, _MAX_SIZE, 0),
+            typesize=None if untyped else integer(configuration, "typesize", 1, _MAX_SIZE, 1),
         )
 
     def for_items(self, item_size: int) -> Self:
@@ -301,4 +297,4 @@ class NumcodecsGzipCodec(GzipCodec):
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        return cls(optional_integer(configuration, "level", 1, -1, 9))
+        return cls(integer(configuration, "level", -1, 9, 1))

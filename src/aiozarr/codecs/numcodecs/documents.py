@@ -15,10 +15,12 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray
-from aiozarr.codecs.core.configuration import check_members, import_library, invalid, is_integer, short
+from aiozarr.codecs.core.codec import JSON, AnyArray, codec_errors
+from aiozarr.codecs.core.configuration import CHECKS, check_members, import_library, invalid
 from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
+from aiozarr.common.checks import is_integer
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, MetadataError
 
 _MAX_DEPTH = 200
@@ -52,18 +54,14 @@ class _DocumentFilter(ObjectFilter):
         items.append(array.dtype.str)
         if self.tells_shape:
             items.append(list(array.shape))
-        try:
+        with codec_errors("encode", self.filter_id, TypeError, ValueError, OverflowError, RecursionError):
             return self._dump(items)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
 
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
         document = bytes(data)
         check_memory(self._estimate(document), max_bytes, self.filter_id)
-        try:
+        with codec_errors("decode", self.filter_id, ValueError, RecursionError, MemoryError):
             items = self._load(document)
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise CodecError(f"cannot decode: {short(str(error))}", codec=self.filter_id) from error
         tail = 2 if self.tells_shape else 1
         if not isinstance(items, list) or len(items) < tail:
             raise CodecError("the document is not a list of elements and their type", codec=self.filter_id)
@@ -72,7 +70,7 @@ class _DocumentFilter(ObjectFilter):
         try:
             dtype = _OBJECT if is_object_type(told) else simple_type(told, "dtype")
         except MetadataError as error:
-            raise CodecError(f"{short(told)} is not a type of elements", codec=self.filter_id) from error
+            raise CodecError(f"{shown(told)} is not a type of elements", codec=self.filter_id) from error
         if size * dtype.itemsize > max_bytes:
             raise CodecError(f"{size} elements of {dtype} exceed {max_bytes} bytes", codec=self.filter_id)
         flat = self._flatten(elements, self._shape(items[-1], size) if self.tells_shape else None, size)
@@ -80,9 +78,9 @@ class _DocumentFilter(ObjectFilter):
 
     def _shape(self, told: Any, size: int) -> tuple[int, ...]:
         if not isinstance(told, list) or not all(is_integer(length) and 0 <= length <= size for length in told):
-            raise CodecError(f"{short(told)} is not a shape of {size} elements", codec=self.filter_id)
+            raise CodecError(f"{shown(told)} is not a shape of {size} elements", codec=self.filter_id)
         if len(told) > _MAX_DIMENSIONS or prod(told) != size:
-            raise CodecError(f"the shape {short(told)} does not have {size} elements", codec=self.filter_id)
+            raise CodecError(f"the shape {shown(told)} does not have {size} elements", codec=self.filter_id)
         return tuple(told)
 
     def _flatten(self, elements: list[Any], shape: tuple[int, ...] | None, size: int) -> list[Any]:
@@ -107,7 +105,7 @@ class _DocumentFilter(ObjectFilter):
                 array[i] = element
         except (TypeError, ValueError, OverflowError) as error:
             raise CodecError(
-                f"the values are not elements of {dtype}: {short(str(error))}", codec=self.filter_id
+                f"the values are not elements of {dtype}: {shown(str(error))}", codec=self.filter_id
             ) from error
         return array
 
@@ -131,20 +129,17 @@ class JsonDocument(_DocumentFilter):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         flags = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
         check_members(configuration, (*flags, "encoding", "indent", "separators"), name=cls.filter_id)
-        given: dict[str, Any] = {key: configuration[key] for key in flags if key in configuration}
-        for key, value in given.items():
-            if not isinstance(value, bool):
-                raise invalid(key, f"it must be true or false, not {short(value)}")
+        given: dict[str, Any] = {key: CHECKS.boolean(configuration[key], key) for key in flags if key in configuration}
         encoding, indent = configuration.get("encoding", "utf-8"), configuration.get("indent")
         if not isinstance(encoding, str) or encoding.lower() not in _ENCODINGS:
-            raise invalid("encoding", f"it must be one of {', '.join(_ENCODINGS)}, not {short(encoding)}")
+            raise invalid("encoding", f"it must be one of {', '.join(_ENCODINGS)}, not {shown(encoding)}")
         spaces = indent if isinstance(indent, int) else len(indent) if isinstance(indent, str) else 0
         if not isinstance(indent, (int, str, type(None))) or not 0 <= spaces <= _MAX_INDENT:
-            raise invalid("indent", f"it must be null or at most 32 spaces, not {short(indent)}")
+            raise invalid("indent", f"it must be null or at most 32 spaces, not {shown(indent)}")
         separators = configuration.get("separators")
         if separators is not None:
             if not isinstance(separators, list) or [str(part).strip() for part in separators] != [",", ":"]:
-                raise invalid("separators", f"it must be a comma and a colon, not {short(separators)}")
+                raise invalid("separators", f"it must be a comma and a colon, not {shown(separators)}")
             separators = tuple(separators)
         return cls(encoding=encoding, indent=indent, separators=separators, **given)
 
@@ -212,10 +207,7 @@ class MsgpackDocument(_DocumentFilter):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         flags = ("use_single_float", "use_bin_type", "raw", "encoding")
         check_members(configuration, flags, name=cls.filter_id)
-        given = {key: configuration[key] for key in flags[:3] if key in configuration}
-        for key, value in given.items():
-            if not isinstance(value, bool):
-                raise invalid(key, f"it must be true or false, not {short(value)}")
+        given = {key: CHECKS.boolean(configuration[key], key) for key in flags[:3] if key in configuration}
         cls._library()
         return cls(**given)
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray
-from aiozarr.codecs.core.configuration import check_members, integer, invalid
-from aiozarr.codecs.numcodecs.parameters import data_type, number
+from aiozarr.codecs.core.configuration import check_members, integer, invalid, number
+from aiozarr.codecs.numcodecs.parameters import data_type
 
 _BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)

@@ -17,16 +17,16 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.core.configuration import (
+    CHECKS,
     FieldsCodec,
     check_members,
     import_library,
     integer,
-    invalid,
-    is_integer,
-    short,
+    number,
+    one_of,
 )
 from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.numcodecs.parameters import number, optional_integer
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 _TIMES = "mM"
@@ -79,7 +79,7 @@ class NumbersCodec(ArrayBytesCodec):
         except BaseException as error:
             # A panic in Rust raises a BaseException. Those of the interpreter itself are not caught.
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-                raise CodecError(f"cannot {what}: {short(str(error))}", codec=self.name) from error
+                raise CodecError(f"cannot {what}: {shown(str(error))}", codec=self.name) from error
             raise
 
 
@@ -98,13 +98,12 @@ class NumcodecsPcodecCodec(NumbersCodec):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         names = ("mode_spec", "delta_spec", "paging_spec")
         check_members(configuration, ("level", "delta_encoding_order", "equal_pages_up_to", *names), name=cls.name)
-        optional_integer(configuration, "level", 8, 0, 12)
-        optional_integer(configuration, "equal_pages_up_to", 1 << 18, 1, 2**31 - 1)
+        integer(configuration, "level", 0, 12, 8)
+        integer(configuration, "equal_pages_up_to", 1, 2**31 - 1, 1 << 18)
         if configuration.get("delta_encoding_order") is not None:
             integer(configuration, "delta_encoding_order", 0, 7)
         for key in names:
-            if not isinstance(configuration.get(key, ""), str):
-                raise invalid(key, f"it must be a string, not {short(configuration[key])}")
+            CHECKS.check(configuration.get(key, ""), key, str, "a string")
         import_library(cls)
         return cls(dict(configuration))
 
@@ -155,15 +154,13 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         known = ("mode", "tolerance", "rate", "precision", "compression_kwargs")
         check_members(configuration, known, name=cls.name)
-        mode = configuration.get("mode", 4)
-        if not is_integer(mode) or mode not in _ZFP_MODES:
-            raise invalid("mode", f"it must be 2, 3 or 4, not {short(mode)}")
+        mode = one_of(configuration, "mode", _ZFP_MODES, 4)
         import_library(cls)
         return cls(
             mode=mode,
             tolerance=number(configuration, "tolerance", -1),
             rate=number(configuration, "rate", -1),
-            precision=optional_integer(configuration, "precision", -1, -1, 64),
+            precision=integer(configuration, "precision", -1, 64, -1),
         )
 
     def resolve(self, spec: ArraySpec) -> None:
@@ -195,7 +192,7 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
             told *= length
             blocks *= -(-length // 4)
         if told != size or not lengths or np.dtype(header["type"]) != dtype:
-            message = f"it declares {told} elements of {short(header['type'])}, expected {size} of {dtype}"
+            message = f"it declares {told} elements of {shown(header['type'])}, expected {size} of {dtype}"
             raise CodecError(message, codec=self.name)
         # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
         per_block = 4 ** len(lengths)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.configuration import integer, invalid, is_integer, required, short
+from aiozarr.codecs.core.configuration import CHECKS, integer, invalid, required
+from aiozarr.common.formatting import shown
 
 _SIMPLE_TYPE = re.compile(
     r"[<>|=]?(?:b1|\?|[bBhHiIlLqQefdFD]|[iu][1248]|f[248]|c(?:8|16)|[SUV][0-9]{1,6}|[mM]8(?:\[[0-9a-zA-Z]{1,12}\])?"
@@ -17,22 +18,9 @@ _SIMPLE_TYPE = re.compile(
 _OBJECT_TYPES = ("|O", "O", "object")
 
 
-def optional_integer(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
-    """Return the member `key`, an integer from `least` to `most`, or `default` if it is absent."""
-    return integer(configuration, key, least, most) if key in configuration else default
-
-
 def any_level(configuration: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
     """Return the member `key`, an integer that is clipped to the range from `least` to `most`."""
-    return min(most, max(least, optional_integer(configuration, key, default, -(2**31), 2**31)))
-
-
-def number(configuration: Mapping[str, Any], key: str, default: float | None = None) -> int | float:
-    """Return the member `key`, a number. It is required without a default. Integers stay integers."""
-    value: object = required(configuration, key) if default is None else configuration.get(key, default)
-    if isinstance(value, float) or (isinstance(value, int) and is_integer(value) and abs(value) <= 2**64):
-        return value
-    raise invalid(key, f"it must be a number, not {short(value)}")
+    return min(most, max(least, integer(configuration, key, -(2**31), 2**31, default)))
 
 
 def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
@@ -40,9 +28,7 @@ def flag(configuration: Mapping[str, Any], key: str, default: bool) -> bool:
     value = configuration.get(key, default)
     if isinstance(value, str) and value.upper() in ("YES", "NO"):
         return value.upper() == "YES"
-    if not isinstance(value, bool):
-        raise invalid(key, f"it must be true or false, not {short(value)}")
-    return value
+    return CHECKS.boolean(value, key)
 
 
 def data_type(configuration: Mapping[str, Any], key: str, default: np.dtype[Any] | None = None) -> np.dtype[Any]:
@@ -65,7 +51,7 @@ def simple_type(value: object, key: str) -> np.dtype[Any]:
             dtype = np.dtype("V0")
         if dtype.itemsize:
             return dtype
-    raise invalid(key, f"it must be a simple type such as '<i4', not {short(value)}")
+    raise invalid(key, f"it must be a simple type such as '<i4', not {shown(value)}")
 
 
 def is_object_type(value: object) -> bool:

@@ -13,10 +13,11 @@ import ml_dtypes
 import numpy as np
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short, unsupported
+from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numeric.scalars import REAL_TYPES, is_integral, is_real, limits, parse_real
 from aiozarr.codecs.serializers.storage_type import bits_used
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
 Rounding: TypeAlias = Literal["nearest-even", "towards-zero", "towards-positive", "towards-negative", "nearest-away"]
@@ -62,7 +63,7 @@ class CastValueCodec(ArrayArrayCodec):
             raise invalid("out_of_range", f"values of {data_type} cannot wrap around")
         scalar_map = configuration.get("scalar_map", {})
         if not isinstance(scalar_map, Mapping):
-            raise invalid("scalar_map", f"it must be an object, not {short(scalar_map)}")
+            raise invalid("scalar_map", f"it must be an object, not {shown(scalar_map)}")
         encode_map, decode_map = (_parse_pairs(scalar_map.get(way, ()), way) for way in ("encode", "decode"))
         return cls(data_type, rounding, beyond, encode_map, decode_map)
 
@@ -118,10 +119,10 @@ class CastValueCodec(ArrayArrayCodec):
 def _parse_data_type(value: JSON) -> str:
     name = value.get("name") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
-        raise invalid("data_type", f"it must be the name of a data type, not {short(value)}")
+        raise invalid("data_type", f"it must be the name of a data type, not {shown(value)}")
     if name not in REAL_TYPES:
         raise UnsupportedMetadataError(
-            f"codec 'cast_value' casts to real numbers, not to {short(name)}",
+            f"codec 'cast_value' casts to real numbers, not to {shown(name)}",
             member="configuration.data_type",
             point="data_type",
             name=name[:200],
@@ -131,12 +132,12 @@ def _parse_data_type(value: JSON) -> str:
 
 def _parse_pairs(value: JSON, way: str) -> _Pairs:
     if not isinstance(value, (list, tuple)) or len(value) > _MAX_PAIRS:
-        raise invalid(f"scalar_map.{way}", f"it must be a list of at most {_MAX_PAIRS} pairs, not {short(value)}")
+        raise invalid(f"scalar_map.{way}", f"it must be a list of at most {_MAX_PAIRS} pairs, not {shown(value)}")
     for pair in value:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise invalid(f"scalar_map.{way}", f"it must hold pairs of scalars, not {short(pair)}")
+            raise invalid(f"scalar_map.{way}", f"it must hold pairs of scalars, not {shown(pair)}")
         if any(isinstance(scalar, bool) or not isinstance(scalar, (int, float, str)) for scalar in pair):
-            raise invalid(f"scalar_map.{way}", f"scalars must be numbers, or strings of numbers, not {short(pair)}")
+            raise invalid(f"scalar_map.{way}", f"scalars must be numbers, or strings of numbers, not {shown(pair)}")
     return tuple((pair[0], pair[1]) for pair in value)
 
 

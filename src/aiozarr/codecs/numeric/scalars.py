@@ -10,8 +10,10 @@ import ml_dtypes
 import numpy as np
 
 from aiozarr.codecs.core.codec import AnyArray
-from aiozarr.codecs.core.configuration import invalid, is_integer, short
+from aiozarr.codecs.core.configuration import invalid
 from aiozarr.codecs.serializers.storage_type import bits_used
+from aiozarr.common.checks import is_integer
+from aiozarr.common.formatting import shown
 
 INTEGERS: dict[str, np.dtype[Any]] = {
     **{name: np.dtype(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
@@ -65,8 +67,8 @@ def parse_real(value: object, dtype: np.dtype[Any], key: str) -> AnyArray:
         # Writers whose numbers are all floating point write 5.0 for 5.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if not is_integer(value) or not isinstance(value, int) or not least <= value <= most:
-            raise invalid(key, f"{short(value)} is not a value of {dtype}")
+        if not is_integer(value) or not least <= value <= most:
+            raise invalid(key, f"{shown(value)} is not a value of {dtype}")
         return np.array(value, np.int64 if value < 0 else np.uint64).astype(dtype)
     if isinstance(value, str):
         if value in _NAMED:
@@ -74,12 +76,12 @@ def parse_real(value: object, dtype: np.dtype[Any], key: str) -> AnyArray:
         bits = int(value, 16) if _HEX.fullmatch(value) else -1
         if 0 <= bits < 1 << (8 * dtype.itemsize) and len(value) == 2 + 2 * dtype.itemsize:
             return np.array(bits, f"u{dtype.itemsize}").view(dtype)
-        raise invalid(key, f"{short(value)} is not a value of {dtype}")
+        raise invalid(key, f"{shown(value)} is not a value of {dtype}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise invalid(key, f"{short(value)} is not a value of {dtype}")
+        raise invalid(key, f"{shown(value)} is not a value of {dtype}")
     try:
         number = float(value)
     except OverflowError:
-        raise invalid(key, f"{short(value)} is not a value of {dtype}") from None
+        raise invalid(key, f"{shown(value)} is not a value of {dtype}") from None
     with np.errstate(all="ignore"):
         return np.array(number).astype(dtype)

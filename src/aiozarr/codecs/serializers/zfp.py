@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, prod
+from math import prod
+from sys import float_info
 from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
 from aiozarr.codecs.core.configuration import (
+    CHECKS,
     check_members,
     import_library,
     integer,
-    invalid,
     one_of,
     required,
-    short,
     unsupported,
 )
 from aiozarr.codecs.core.registry import register
@@ -86,10 +86,8 @@ class ZfpCodec(ArrayBytesCodec):
         if spec.size == 0:
             return b""
         working = np.ascontiguousarray(_widen(array, _WORKING[spec.dtype]))
-        try:
+        with codec_errors("compress", self.name, TypeError, ValueError, RuntimeError):
             data: bytes = import_library(self).compress_numpy(working, write_header=False, **self._arguments())
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return data
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
@@ -104,10 +102,8 @@ class ZfpCodec(ArrayBytesCodec):
         # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
         padded = memory.tobytes().ljust(bound + 64, b"\0")
         kind = zfpy.dtype_to_ztype(working.dtype)
-        try:
+        with codec_errors("decompress", self.name, TypeError, ValueError, RuntimeError):
             zfpy._decompress(padded, kind, working.shape, out=working, **self._arguments())
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return _narrow(working.reshape(spec.shape), spec.dtype)
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
@@ -127,16 +123,9 @@ class ZfpCodec(ArrayBytesCodec):
 
 
 def _positive(configuration: Mapping[str, JSON], key: str, most: float | None) -> float:
-    value = required(configuration, key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise invalid(key, f"it must be a number, not {short(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = float("inf")
-    if not isfinite(number) or number <= 0 or (most is not None and number > most):
-        raise invalid(key, f"it must be positive{'' if most is None else f' and at most {most}'}, not {short(value)}")
-    return value
+    expected = f"a positive number{'' if most is None else f' of at most {most}'}"
+    bound = float_info.max if most is None else most
+    return CHECKS.number(required(configuration, key), key, expected, lambda number: 0 < number <= bound)
 
 
 def _widen(array: AnyArray, working: np.dtype[Any]) -> AnyArray:

@@ -25,7 +25,7 @@ from aiozarr.codecs.core.codec import (
     byte_array,
     byte_view,
 )
-from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, short, unsupported
+from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, unsupported
 from aiozarr.codecs.core.registry import get_codec, register
 from aiozarr.codecs.numcodecs.documents import JsonDocument, LegacyJsonDocument, LegacyMsgpackDocument, MsgpackDocument
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS
@@ -41,6 +41,7 @@ from aiozarr.codecs.v2.stages import (
     ObjectStage,
     Stage,
 )
+from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 16
@@ -73,7 +74,7 @@ class V2ElementsCodec(ArrayBytesCodec):
         dtype = parse_v2_dtype(required(configuration, "dtype"))
         filters = configuration.get("filters") or []
         if not isinstance(filters, (list, tuple)):
-            raise invalid("filters", f"it must be a list, not {short(filters)}")
+            raise invalid("filters", f"it must be a list, not {shown(filters)}")
         if len(filters) > _MAX_FILTERS:
             raise UnsupportedMetadataError(
                 f"{len(filters)} filters; at most {_MAX_FILTERS} are read", member="configuration.filters"
@@ -184,7 +185,7 @@ class V2ElementsCodec(ArrayBytesCodec):
                 value = value.astype(self.dtype)
             except (TypeError, ValueError, OverflowError) as error:
                 raise CodecError(
-                    f"the values are not elements of {self.dtype}: {short(str(error))}", codec=self.name
+                    f"the values are not elements of {self.dtype}: {shown(str(error))}", codec=self.name
                 ) from error
         nbytes = spec.size * self.dtype.itemsize
         if value.nbytes != nbytes:
@@ -208,7 +209,7 @@ class V2ElementsCodec(ArrayBytesCodec):
         if spec.dtype.kind == "T":
             wrong = next((item for item in value.tolist() if not isinstance(item, str)), None)
             if wrong is not None:
-                raise CodecError(f"elements must be strings, not {short(wrong)}", codec=self.name)
+                raise CodecError(f"elements must be strings, not {shown(wrong)}", codec=self.name)
         return elements.astype(spec.dtype)
 
 
@@ -222,9 +223,9 @@ def parse_v2_dtype(value: JSON) -> np.dtype[Any]:
     try:
         dtype: np.dtype[Any] = np.dtype(_description(value, 0, [0]))
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise invalid("dtype", f"{short(value)} is not a data type: {short(str(error))}") from error
+        raise invalid("dtype", f"{shown(value)} is not a data type: {shown(str(error))}") from error
     if dtype.itemsize == 0 or (dtype.hasobject and dtype.names is not None):
-        raise invalid("dtype", f"{short(value)} has no fixed size")
+        raise invalid("dtype", f"{shown(value)} has no fixed size")
     return dtype
 
 
@@ -232,10 +233,10 @@ def _description(value: JSON, depth: int, fields: list[int]) -> Any:
     if isinstance(value, str):
         # numpy also accepts lists of types in one string, shapes, and names of C types. These are refused.
         if "," in value or "(" in value:
-            raise invalid("dtype", f"{short(value)} is not a simple type")
+            raise invalid("dtype", f"{shown(value)} is not a simple type")
         return value
     if not isinstance(value, (list, tuple)) or not value:
-        raise invalid("dtype", f"it must be a string or a list of fields, not {short(value)}")
+        raise invalid("dtype", f"it must be a string or a list of fields, not {shown(value)}")
     fields[0] += len(value)
     if depth >= _MAX_DEPTH or fields[0] > _MAX_FIELDS:
         raise UnsupportedMetadataError(
@@ -248,19 +249,19 @@ def _description(value: JSON, depth: int, fields: list[int]) -> Any:
 
 def _field(item: JSON, depth: int, fields: list[int]) -> tuple[Any, ...]:
     if not isinstance(item, (list, tuple)) or not 2 <= len(item) <= 3 or not isinstance(item[0], str):
-        raise invalid("dtype", f"a field is [name, type] or [name, type, shape], not {short(item)}")
+        raise invalid("dtype", f"a field is [name, type] or [name, type, shape], not {shown(item)}")
     inner = _description(item[1], depth + 1, fields)
     if len(item) == 2:
         return (item[0], inner)
     lengths: Sequence[Any] = item[2] if isinstance(item[2], (list, tuple)) else [item[2]]
     if not all(isinstance(length, int) and 0 < length < 2**31 for length in lengths):
-        raise invalid("dtype", f"{short(item[2])} is not the shape of a field")
+        raise invalid("dtype", f"{shown(item[2])} is not the shape of a field")
     return (item[0], inner, tuple(lengths))
 
 
 def _stage(config: JSON, member: str) -> Stage:
     if not isinstance(config, Mapping):
-        raise InvalidMetadataError(f"a numcodecs configuration is an object, not {short(config)}", member=member)
+        raise InvalidMetadataError(f"a numcodecs configuration is an object, not {shown(config)}", member=member)
     try:
         return build_stage(config)
     except MetadataError as error:
@@ -297,7 +298,7 @@ def build_stage(config: Mapping[str, JSON]) -> Stage:
     """
     name = config.get("id")
     if not isinstance(name, str) or not name:
-        raise invalid("id", f"a numcodecs configuration needs an id, not {short(name)}")
+        raise invalid("id", f"a numcodecs configuration needs an id, not {shown(name)}")
     refuse_pickle(config)
     rest = {key: value for key, value in config.items() if key != "id"}
     if name in BYTES_CODEC_IDS:
@@ -350,7 +351,7 @@ def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
         raise
     except Exception as error:  # the constructor of another package may raise anything
         if name in codec_registry:
-            raise invalid("id", f"{name!r} refuses these parameters: {short(str(error))}") from error
+            raise invalid("id", f"{name!r} refuses these parameters: {shown(str(error))}") from error
         reason = (
             f"unknown numcodecs codec {name[:200]!r}; {_nearest(name)}Another one is registered with "
             "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'"

@@ -8,12 +8,12 @@ from itertools import islice, product
 from typing import Any
 
 from aiozarr.codecs import ShardIndex
+from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.engine.plan.bounds import UNKNOWN_LIMITS, MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.plan.partial_plan import Ranges
 from aiozarr.engine.plan.projections import inner_parts
-from aiozarr.formatting import format_count, preformatted, printable
 from aiozarr.grid.chunk_counting import count_chunks, is_expensive, project
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.grid.transform import DimensionMap, Indexed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, partial_planner, whole_of
 from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, plan_bounds, wanted_ranges

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.projections import parts_of
 from aiozarr.engine.request.in_flight import InternedKey
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.projection import SizedSelections
 from aiozarr.grid.transform import DimensionMap
 from aiozarr.settings import Settings

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
@@ -30,7 +31,6 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import MissingChunkError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Version
 from aiozarr.schedule.events import Report

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from aiozarr.concurrency import cancel_and_wait
+from aiozarr.common.concurrency import cancel_and_wait
 from aiozarr.engine.read.array_read import ArrayRead
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.state import EngineState

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from aiozarr.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings

@@ -16,7 +16,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from aiozarr.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.workers.encoder import ChangedShard, encode_chunk, encode_inner

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.listed_chunks import ListedChunks
@@ -19,7 +20,6 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.write.object_encoder import INNER_GROUP_BYTES, ObjectEncoder
 from aiozarr.engine.write.object_write import ObjectWrite, ObjectWriteOperation
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
 from aiozarr.grid.transform import DimensionMap, core_shape_of

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable
 from itertools import islice
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.metadata.names import ancestors
 from aiozarr.stores import Store
 

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from aiozarr.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import (
     LimitError,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,

@@ -11,7 +11,8 @@ from contextlib import aclosing
 from itertools import product
 from math import prod
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
+from aiozarr.common.formatting import argument, format_count
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import (
     LimitError,
@@ -21,7 +22,6 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.formatting import argument, format_count
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents, read_kind
 from aiozarr.metadata.format_rules import document_write_order

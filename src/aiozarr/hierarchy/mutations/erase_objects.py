@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, group_keys, load_consolidated_groups

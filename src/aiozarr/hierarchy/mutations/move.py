@@ -11,21 +11,22 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
+from aiozarr.engine.copy.copy_route import CopyPolicy
+from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
 from aiozarr.hierarchy.mutations.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
-from aiozarr.hierarchy.mutations.store_documents import set_if_absent
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.metadata.names import check_new_path
-from aiozarr.model import MAX_KEY_BYTES, Value
+from aiozarr.model import MAX_KEY_BYTES, Entry, Value
 from aiozarr.stores.contract import byte_view
 
 COPY_CONCURRENCY = 16
-"""Objects that are copied concurrently. Each is held in memory whole."""
+"""Objects that are copied, or compared, concurrently."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
 
 async def _load_interrupted(source: NodeAccess, destination: NodeAccess, context: NodeContext) -> _Move | None:
     """Return the move that was interrupted, or None if the objects at the destination are of another origin."""
-    old, new = await gather_all(_list(access) for access in (source, destination))
+    old, new = [entries.keys() for entries in await gather_all(_list(access) for access in (source, destination))]
     if old - new:
         is_ours = new < old and max(map(_copy_order, new), default=(-MAX_KEY_BYTES, 0)) <= min(
             map(_copy_order, old - new)
@@ -130,8 +131,9 @@ async def _load_interrupted(source: NodeAccess, destination: NodeAccess, context
     return _Move(context, frozenset(new), documents)
 
 
-async def _list(access: NodeAccess) -> set[str]:
-    return {entry.key[len(access.prefix) :] async for entry in access.scheduled.scan(access.prefix)}
+async def _list(access: NodeAccess) -> dict[str, Entry]:
+    """Return the objects of the node by their keys relative to it."""
+    return {entry.key[len(access.prefix) :]: entry async for entry in access.scheduled.scan(access.prefix)}
 
 
 def _is_document(key: str) -> bool:
@@ -154,7 +156,11 @@ async def _copy(
     source: NodeAccess, destination: NodeAccess, zarr_format: int, move: _Move
 ) -> list[tuple[str, NodeMetadata]]:
     """Copy all keys, documents of the deepest nodes first and the node's own last. Return the moved nodes by path."""
-    keys = await _list(source) - move.copied
+    entries = {key: entry for key, entry in (await _list(source)).items() if key not in move.copied}
+    policy = CopyPolicy(if_absent=True, may_be_missing=True)
+    copier = ObjectCopier(
+        source.engine, source.store, destination.store, policy, settings=source.settings, report=source.report
+    )
     documents: dict[str, dict[str, Value]] = {}
 
     def add_document(key: str, value: Value) -> None:
@@ -165,18 +171,17 @@ async def _copy(
         add_document(key, value)
 
     async def copy_key(key: str) -> None:
-        value = await source.scheduled.fetch(source.prefix + key)
-        if value is None:
-            return
-        if _is_document(key):
-            add_document(key, value)
         try:
-            await set_if_absent(destination.scheduled, destination.prefix + key, bytes(value.data))
+            if not _is_document(key):
+                await copier.copy(entries[key], destination.prefix + key)
+            elif (value := await source.scheduled.fetch(source.prefix + key)) is not None:
+                add_document(key, value)
+                await destination.scheduled.set_if_absent(destination.prefix + key, value.data)
         except PreconditionFailedError as error:
             raise await node_exists_error(destination, may_overwrite=False) from error
 
     levels: dict[tuple[int, int], list[str]] = {}
-    for key in sorted(keys):
+    for key in sorted(entries):
         levels.setdefault(_copy_order(key), []).append(key)
     for level in sorted(levels):
         await for_each(copy_key, levels[level], concurrency=COPY_CONCURRENCY)

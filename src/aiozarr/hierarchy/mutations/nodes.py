@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiozarr.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.engine.compare_and_swap import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
@@ -26,7 +26,6 @@ from aiozarr.hierarchy.mutations.store_documents import (
     MAX_SWAP_DELAY,
     lacks_own_document,
     replace_documents,
-    set_if_absent,
     store_documents,
 )
 from aiozarr.hierarchy.node_access import (
@@ -263,7 +262,7 @@ async def create_group_document(access: NodeAccess, group: GroupMetadata) -> Non
     """Store the document of an implicit group. A group that another writer has created meanwhile is as good."""
     *_, (key, data) = render_node(group).items()
     try:
-        await set_if_absent(access.scheduled, access.prefix + key, data)
+        await access.scheduled.set_if_absent(access.prefix + key, data)
     except PreconditionFailedError:
         if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
             raise below_array_error(access, access.path) from None

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aiozarr.concurrency import gather_all
-from aiozarr.engine import ScheduledStore
-from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
+from aiozarr.common.concurrency import gather_all
+from aiozarr.errors import PreconditionFailedError
 from aiozarr.hierarchy.node_access import Documents, NodeAccess
-from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
 from aiozarr.stores import Store
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 MAX_SWAP_DELAY = 1.0
 """The longest delay, in seconds, between attempts of a compare-and-swap of documents: one may take many requests."""
@@ -31,7 +30,7 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
         if replace:
             await scheduled.set(access.prefix + key, documents[key])
         else:
-            await set_if_absent(scheduled, access.prefix + key, documents[key])
+            await scheduled.set_if_absent(access.prefix + key, documents[key])
 
     async def store_or_keep(key: str) -> None:
         try:
@@ -58,23 +57,6 @@ def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> boo
     return stored.get(own) is None and all(
         [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
     )
-
-
-async def set_if_absent(scheduled: ScheduledStore, key: str, data: Buffer) -> Version | None:
-    """Store `data` if nothing is stored under `key`. A store without conditional writes stores it in any case.
-
-    Raises:
-        PreconditionFailedError: something is stored.
-    """
-    supported = scheduled.store.supports.conditional_writes
-    if supported is not False:
-        try:
-            return await scheduled.set(key, data, precondition=IfAbsent())
-        except UnsupportedOperationError:
-            # Support was unknown until now. A server that ignores the condition is no worse than one without it.
-            if supported:
-                raise
-    return await scheduled.set(key, data)
 
 
 async def replace_documents(

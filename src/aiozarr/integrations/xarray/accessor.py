@@ -11,7 +11,8 @@ from anyio import to_thread
 
 from aiozarr import hierarchy
 from aiozarr.engine import Plan
-from aiozarr.hierarchy.view import AnyArray, View
+from aiozarr.hierarchy import View
+from aiozarr.hierarchy.internal import AnyArray
 from aiozarr.integrations.xarray.lazy_array import load_variable, pending_view
 from aiozarr.schedule.events import Report, record
 from aiozarr.sync.wait import wait

@@ -11,9 +11,8 @@ import xarray
 from anyio import to_thread
 
 from aiozarr import hierarchy
-from aiozarr.concurrency import map_concurrently
-from aiozarr.engine import run
-from aiozarr.engine.open_store import Target
+from aiozarr.common.concurrency import map_concurrently
+from aiozarr.engine import Target, run
 from aiozarr.integrations.xarray.accessor import load_all
 from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint, source_of, warn_unless_consolidated
 from aiozarr.integrations.xarray.group_contents import OpenedGroups, OpenOptions, fetch_groups

@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from aiozarr import hierarchy
-from aiozarr.concurrency import cancel_and_wait, gather_all
-from aiozarr.engine import Engine, run
-from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.common.concurrency import cancel_and_wait, gather_all
+from aiozarr.engine import Engine, Target, opened_store, run
 from aiozarr.errors import AiozarrError, NodeTypeError
-from aiozarr.hierarchy.internal import child_of, listed_levels, reopened
-from aiozarr.hierarchy.members import list_folders
-from aiozarr.hierarchy.node_access import NodeAccess
-from aiozarr.hierarchy.view import AnyArray, View
+from aiozarr.hierarchy import View
+from aiozarr.hierarchy.internal import AnyArray, NodeAccess, child_of, list_folders, listed_levels, reopened
 from aiozarr.integrations.xarray.lazy_array import Corners
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.schedule.events import current_recorder

@@ -13,7 +13,8 @@ from xarray.coding.strings import create_vlen_dtype
 from xarray.core import indexing
 
 from aiozarr import hierarchy
-from aiozarr.hierarchy.view import AnyArray, View
+from aiozarr.hierarchy import View
+from aiozarr.hierarchy.internal import AnyArray
 from aiozarr.sync.wait import wait
 
 if TYPE_CHECKING:

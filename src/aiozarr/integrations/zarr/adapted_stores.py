@@ -11,8 +11,8 @@ from typing_extensions import Buffer
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer import default_buffer_prototype
 
+from aiozarr.common.fork_safe import ForkSafeLock, SerialNumbers
 from aiozarr.errors import ChangedError, PreconditionFailedError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import (
     ByteRange,
     Entry,
@@ -25,7 +25,6 @@ from aiozarr.model import (
     is_met,
     resolve_range,
 )
-from aiozarr.serial_numbers import SerialNumbers
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.fsspec.cross_loop import run_on_loop

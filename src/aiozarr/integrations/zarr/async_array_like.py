@@ -9,7 +9,7 @@ import numpy as np
 
 from aiozarr.grid.transform import BasicSelection
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.attributes import copy_json
+from aiozarr.hierarchy.internal import copy_json
 
 
 @dataclass(frozen=True)

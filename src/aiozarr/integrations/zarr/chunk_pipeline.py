@@ -22,8 +22,8 @@ try:
 except ImportError as error:
     raise ImportError("the codec pipeline needs the package zarr: pip install 'aiozarr[zarr]'") from error
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import CodecError
-from aiozarr.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteGetter, ByteSetter

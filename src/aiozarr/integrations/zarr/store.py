@@ -9,7 +9,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 from zarr.abc.store import Store as ForeignStore
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.engine import ScheduledStore, run
 from aiozarr.errors import InvalidKeyError, PreconditionFailedError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Range, Suffix, Value, check_key

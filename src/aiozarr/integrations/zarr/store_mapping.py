@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.integrations.zarr.adapted_stores import AdaptedStore, BufferStore
 from aiozarr.stores.contract import Store
 

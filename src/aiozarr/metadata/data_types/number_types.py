@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, SMALL_FLOATS, FillValue, UnconfiguredType, frozen, register_data_type
 
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.fork_safe_cached_property import fork_safe_cached_property
 from aiozarr.metadata.data_type import JSON, DataType, FillValue, frozen, register_data_type
 
 _UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic")

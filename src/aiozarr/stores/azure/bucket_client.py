@@ -6,53 +6,50 @@ import os
 import re
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, check_headers
-from aiozarr.http1.response_check import ERROR_BODY, Accept, Expectation
-from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
+from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
+from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
+from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
-from aiozarr.stores.azure.authoriser import AzureAuthoriser
-from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import HTML_PAGE, error_code, is_html_page
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import (
+    MAX_PAGE_BYTES,
     ListingPage,
     child_texts,
-    collect_names,
-    entries_of_pages,
     is_key,
-    iterate_pages,
     listing_error,
     local_name,
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.object.memory_body import MemoryBody
+from aiozarr.stores.bucket.token_source import TokenSource
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
+
+VERSION = "2023-11-03"
+"""The protocol's version. Anonymous requests without it get that of 2009, signed ones that of their signature."""
+
+_PERMISSIONS = {"GET": "r", "HEAD": "r", "DELETE": "d", "PUT": "w"}
+MAX_TEMPLATES = 5
 
 MAX_COPY_BYTES = 256 << 20
 """The largest object that one request copies: Azure's own limit."""
-
-MAX_WRITE_BYTES = 1 << 20
-"""Larger bodies are sent in pieces: TLS encrypts on the loop, and would delay its other requests."""
 
 MAX_SINGLE_BYTES = 64 << 20
 """Larger values are stored in blocks."""
 BLOCK_BYTES = 16 << 20
 MAX_BLOCKS = 50_000
 BLOCK_CONCURRENCY = 8
-
-DELETE_CONCURRENCY = 32
-"""Concurrent deletes: the bulk deletes of this API do not allow every kind of credentials."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
@@ -76,7 +73,20 @@ class AzureBucketClient(BucketClient):
         self.origin = (endpoint.endpoint, credentials.fingerprint())
         self.identity = ("azure", endpoint.base, credentials.fingerprint())
         self._endpoint = endpoint
-        self._authoriser = AzureAuthoriser(endpoint, options, credentials)
+        self._sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self._web = endpoint.web
+        if credentials.credential is None:
+            self.tokens = TokenSource(credentials.secret if credentials.kind == "token" else "")
+        else:
+            self.tokens = AzureTokenSource(credentials.credential)
+        # An account key signs no single requests, but shared access signatures, each for all blobs of a container.
+        self._signatures = (
+            ContainerSignatures(endpoint.account, credentials.secret, endpoint.container)
+            if credentials.kind == "key"
+            else None
+        )
+        self._given_query = credentials.secret if credentials.kind == "sas" else ""
+        self._templates: dict[tuple[bool, str], RequestTemplate] = {}
         self.supports = Supports(
             writeable=not endpoint.secondary,
             listable=True,
@@ -92,16 +102,51 @@ class AzureBucketClient(BucketClient):
 
     @property
     def sender(self) -> EndpointClient:
-        return self._authoriser.sender
+        return self._sender
 
-    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        return self._authoriser.authorise(method, key, expectation)
+    def build(
+        self,
+        token: str,
+        method: str,
+        key: str,
+        expectation: Expectation,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader | None = None,
+    ) -> Request:
+        """Return a request whose meaning is in `query`, without the signature. Without a key, it is for a listing."""
+        signature = self._signature(_PERMISSIONS[method] if key else "l")
+        target = f"{self._web.path}/{quote_key(key)}" if key else self._web.path
+        if query or signature:
+            target = f"{target}?{query}{'&' if query and signature else ''}{signature}"
+        template = self._template(method, token)
+        authorised_by = token or signature
+        return Request(
+            self._sender, method, key, target, template, expectation, authorised_by, headers=headers, body=body
+        )
 
-    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        return await self._authoriser.authorise_later(method, key, expectation)
+    def _signature(self, permission: str) -> str:
+        return self._given_query if self._signatures is None else self._signatures.query(permission)
+
+    def _template(self, method: str, token: str) -> RequestTemplate:
+        template = self._templates.get((method == "DELETE", token))
+        if template is None:
+            if len(self._templates) >= MAX_TEMPLATES:  # tokens that have expired
+                self._templates.clear()
+            headers = {"x-ms-version": VERSION}
+            if token:
+                headers["Authorization"] = f"Bearer {token}"
+            if method == "DELETE":
+                headers["x-ms-delete-snapshots"] = "include"
+            template = self._templates[method == "DELETE", token] = RequestTemplate(self._web.authority, headers)
+        return template
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
-        return self._authoriser.renew(request, response)
+        if self._signatures is not None:
+            server_time = http_date(response.headers.get(b"date"))
+            return response.status in (401, 403) and self._signatures.renew(str(request.token), server_time)
+        # 403 means a valid token without the permission.
+        return response.status == 401 and self.tokens.record_refusal(request.token)
 
     def is_value(self, request: Request, response: Response) -> bool:
         return super().is_value(request, response) and not _is_folder(response)
@@ -112,7 +157,7 @@ class AzureBucketClient(BucketClient):
             head = await self.request("HEAD", request.key, Expectation(head=True))
             return head if head.status == 404 else response
         if _is_folder(response):
-            return Response(404, {**response.headers, b"x-ms-error-code": b"BlobNotFound"}, ERROR_BODY, b"")
+            return Response(404, {**response.headers, b"x-ms-error-code": b"BlobNotFound"}, NO_VALUE, b"")
         return response
 
     def can_recover(self, request: Request, error: StoreError) -> bool:
@@ -138,30 +183,23 @@ class AzureBucketClient(BucketClient):
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
-        conditions = _conditions(precondition)
-        # The probe of another server than Azure tests the conditions of single requests only.
-        if data.nbytes <= MAX_SINGLE_BYTES or (conditions and not self._endpoint.azure):
-            return await self._put_blob(key, data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data), conditions)
-        upload_id, body, block_bytes = await self.begin_parts(key), MemoryBody(data), _block_bytes(data.nbytes)
+        block_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if block_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
+        upload_id = await self.begin_parts(key)
 
         async def put_block(start: int) -> UploadedPart:
-            block = body.part(start, min(block_bytes, data.nbytes - start))
-            return await self.upload_part(key, upload_id, start // block_bytes, block)
+            return await self.upload_part(key, upload_id, start // block_bytes, data[start : start + block_bytes])
 
         starts = range(0, data.nbytes, block_bytes)
         blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
         try:
-            return await self._commit(key, blocks, conditions)
+            return await self.complete_parts(key, upload_id, blocks, precondition)
         except StoreError as error:
             # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
             error.retryable = error.retryable or "InvalidBlockList" in error.message
             raise
-
-    async def _put_blob(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
-        return self._stored_version(await self._write(key, "", {"x-ms-blob-type": "BlockBlob", **conditions}, body))
-
-    async def _write(self, key: str, query: str, headers: Mapping[str, str], body: memoryview | BodyReader) -> Response:
-        return await self.exchange(lambda: self._authoriser.authorise_write(key, query, headers, body))
 
     def _stored_version(self, response: Response) -> Version | None:
         """Return the version in the response to a write.
@@ -185,29 +223,34 @@ class AzureBucketClient(BucketClient):
     def can_upload(self, nbytes: int) -> bool:
         return not self._endpoint.secondary and not self.sender.proxied
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= MAX_SINGLE_BYTES else _block_bytes(nbytes)
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
+        # The probe of another server than Azure tests the conditions of single requests only.
+        is_single = nbytes <= MAX_SINGLE_BYTES or (conditional and not self._endpoint.azure)
+        return None if is_single else _block_bytes(nbytes)
 
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put_blob(key, body, {})
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
+        headers = {"x-ms-blob-type": "BlockBlob", **condition_headers(precondition)}
+        return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
 
     async def begin_parts(self, key: str) -> str:
         return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         block = b64encode(f"{upload_id}{number:06}".encode()).decode("ascii")  # names of one blob have one length
-        response = await self._write(key, f"?comp=block&blockid={quote(block, safe='')}", {}, body)
+        response = await self.call("PUT", key, query=f"comp=block&blockid={quote(block, safe='')}", body=body)
         if response.status not in (200, 201):
             raise self.error(response)
         return UploadedPart(block)
 
-    async def complete_parts(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> Version | None:
-        return await self._commit(key, parts, {})
-
-    async def _commit(self, key: str, blocks: Sequence[UploadedPart], conditions: Mapping[str, str]) -> Version | None:
-        names = "".join([f"<Latest>{block.etag}</Latest>" for block in blocks])
+    async def complete_parts(
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
+    ) -> Version | None:
+        names = "".join([f"<Latest>{block.etag}</Latest>" for block in parts])
         body = memoryview(f"<BlockList>{names}</BlockList>".encode())
-        return self._stored_version(await self._write(key, "?comp=blocklist", conditions, body))
+        conditions = condition_headers(precondition)
+        return self._stored_version(await self.call("PUT", key, query="comp=blocklist", headers=conditions, body=body))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         pass  # blocks that belong to no blob cannot be removed; Azure does so after a week
@@ -226,9 +269,19 @@ class AzureBucketClient(BucketClient):
         if size > MAX_COPY_BYTES:
             raise UnsupportedOperationError(f"the server copies up to {MAX_COPY_BYTES} bytes at once, not {size}")
         etag = None if if_match is None or if_match.weak else if_match.etag
-        response = await self.exchange(
-            lambda: self._authoriser.authorise_copy(source._authoriser, source_key, key, etag)
-        )
+
+        async def authorise() -> Request:
+            """Return a request for a copy within the account (Azure REST API, "Copy Blob From URL")."""
+            query, token = source._signature("r"), await self.tokens.token()
+            url = f"{source._web.origin}{source._web.path}/{quote_key(source_key)}"
+            headers = {"x-ms-copy-source": f"{url}?{query}" if query else url, "x-ms-requires-sync": "true"}
+            if token:
+                headers["x-ms-copy-source-authorization"] = f"Bearer {token}"
+            if etag is not None:
+                headers["x-ms-source-if-match"] = etag
+            return self.build(token, "PUT", key, SHORT_RESPONSE, headers=headers, body=memoryview(b""))
+
+        response = await self.exchange(authorise)
         if response.status == 202 and response.headers.get(b"x-ms-copy-status", b"success") == b"success":
             return self.version(response.headers)
         if response.status in (404, 412):
@@ -239,16 +292,12 @@ class AzureBucketClient(BucketClient):
 
     async def delete(self, key: str) -> None:
         self._check_writeable()
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if self.has_deleted(response):
-            return
-        if response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is a folder, not a value
-            return
-        raise self.error(response)
+        await super().delete(key)
 
-    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        self._check_writeable()
-        return await self.delete_singly(keys, DELETE_CONCURRENCY)
+    def has_deleted(self, response: Response) -> bool:
+        # The key of a folder, which is not a value.
+        is_folder = response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty"
+        return is_folder or super().has_deleted(response)
 
     def _check_writeable(self) -> None:
         if self._endpoint.secondary:
@@ -256,30 +305,12 @@ class AzureBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda marker: self._page(prefix, "", marker)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))
-
-    async def _page(self, prefix: str, delimiter: str, marker: str) -> ListingPage:
-        query = listing_query(prefix, delimiter, marker)
-        response = await self.exchange(lambda: self._authoriser.authorise_listing(query))
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        query = listing_query(prefix, delimiter, token)
+        response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), query=query)
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
-
-
-def _conditions(precondition: Precondition | None) -> dict[str, str]:
-    """Return the headers of a condition."""
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"If-None-Match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"If-Match": version.etag})
 
 
 def _block_bytes(nbytes: int) -> int:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import binascii
+import inspect
 import os
 import re
-from base64 import b64decode
-from collections.abc import Mapping
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from hmac import digest
 from importlib import import_module
 from typing import Any, Literal
+from urllib.parse import urlencode
 
-from aiozarr.errors import UnauthenticatedError
+from aiozarr.errors import AiozarrError, UnauthenticatedError
 from aiozarr.http1.request import check_headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.azure.address import (
@@ -22,6 +28,8 @@ from aiozarr.stores.azure.address import (
     environment_connection,
     parse_connection_string,
 )
+from aiozarr.stores.bucket.token_source import TokenSource
+from aiozarr.stores.http.errors import ServerClock
 from aiozarr.stores.options.azure_options import AzureOptions
 from aiozarr.stores.options.option_table import is_set
 
@@ -31,12 +39,7 @@ Kind = Literal["anonymous", "key", "sas", "token", "credential", "identity"]
 Identity = Literal["client_secret", "workload_identity", "azure_cli", "managed_identity", "default"]
 """What the package azure-identity gets tokens for; the default is the first that it finds."""
 
-_KEYS = (
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "AZURE_STORAGE_KEY",
-    "AZURE_STORAGE_ACCESS_KEY",
-    "AZURE_STORAGE_MASTER_KEY",
-)
+_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 _QUERY = re.compile(r"[!\"$-~]+")  # no fragment
 _SIGNATURES = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 
@@ -237,3 +240,106 @@ def _check_key(key: str) -> None:
         b64decode(key, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("an account key is base64, and this one is not") from None
+
+
+SIGNATURE_VERSION = "2021-12-02"
+
+VALID_SECONDS = 3600
+REUSE_SECONDS = 900
+"""A signature is used for this long. The clocks may differ by the rest of its validity."""
+
+MIN_AGE_SECONDS = 10
+"""A signature that is refused when it is younger was never valid, and a new one would not be."""
+
+
+def sign_container(account: str, key: str, container: str, permissions: str, expires: float) -> str:
+    """Return the query that allows `permissions` on all blobs of `container` until `expires` (seconds since 1970).
+
+    Args:
+        account: the account's name, that of its primary region.
+        key: the account's key, in base64.
+        container: the container's name.
+        permissions: `r` to read, `w` to write, `d` to delete, `l` to list; several in the order `racwdxltmeop`.
+        expires: the time of its expiry.
+    """
+    expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
+    # Permissions, start, expiry, resource, identifier, addresses, protocol, version, kind of resource, snapshot,
+    # encryption scope, and five headers of the answer.
+    fields = [permissions, "", expiry, f"/blob/{account}/{container}", "", "", "", SIGNATURE_VERSION, "c", *[""] * 7]
+    signature = b64encode(digest(b64decode(key), "\n".join(fields).encode(), sha256)).decode("ascii")
+    return urlencode({"sv": SIGNATURE_VERSION, "se": expiry, "sr": "c", "sp": permissions, "sig": signature})
+
+
+class ContainerSignatures:
+    """The signatures of one container, each renewed every quarter of an hour."""
+
+    def __init__(self, account: str, key: str, container: str) -> None:
+        self._account = account.removesuffix("-secondary")
+        self._key = key
+        self._container = container
+        self._signatures: dict[str, tuple[float, str]] = {}
+        self._clock = ServerClock()
+
+    def query(self, permissions: str) -> str:
+        """Return the query that allows `permissions` for a while."""
+        cached = self._signatures.get(permissions)
+        now = time.monotonic()
+        if cached is None or cached[0] + REUSE_SECONDS < now:
+            expires = self._clock.now() + VALID_SECONDS
+            query = sign_container(self._account, self._key, self._container, permissions, expires)
+            cached = self._signatures[permissions] = (now, query)
+        return cached[1]
+
+    def renew(self, refused: str, server_time: float | None = None) -> bool:
+        """Drop the signature `refused`; return False if it was new: another one would be refused as well.
+
+        Args:
+            refused: a signature that the server did not accept.
+            server_time: the server's time in seconds since 1970, by which signatures are made from now on.
+        """
+        if self._clock.correct(server_time):
+            self._signatures.clear()
+        for permissions, (made, query) in list(self._signatures.items()):
+            if query == refused:
+                if time.monotonic() - made < MIN_AGE_SECONDS:
+                    return False
+                del self._signatures[permissions]
+        return True
+
+
+SCOPE = "https://storage.azure.com/.default"
+
+_NETWORK_ERRORS = frozenset({"ServiceRequestError", "ServiceResponseError"})
+"""The errors of Azure's packages for services that do not respond."""
+
+
+class AzureTokenSource(TokenSource[str]):
+    """The tokens of an object with `get_token`, which may be a coroutine function."""
+
+    def __init__(self, credential: Any) -> None:
+        super().__init__()
+        self._credential = credential
+
+    def _request_token(self) -> tuple[str, float]:
+        return self._checked(lambda: self._credential.get_token(SCOPE))
+
+    async def _request_later(self, since: float) -> str:
+        get_token = self._credential.get_token
+        if not inspect.iscoroutinefunction(get_token):
+            return await super()._request_later(since)
+        outcome: Future[Any] = Future()
+        try:
+            outcome.set_result(await get_token(SCOPE))
+        except Exception as error:  # raised where the outcome is used
+            outcome.set_exception(error)
+        return self._renew(since, lambda: self._checked(outcome.result))
+
+    def _checked(self, get_token: Callable[[], Any]) -> tuple[str, float]:
+        try:
+            found = get_token()
+            return str(found.token), time.monotonic() + float(found.expires_on) - time.time()
+        except AiozarrError:
+            raise
+        except Exception as error:  # its package defines its own errors
+            failure = getattr(self._credential, "failure", "the credential gave no token")
+            raise UnauthenticatedError(failure, retryable=type(error).__name__ in _NETWORK_ERRORS) from error

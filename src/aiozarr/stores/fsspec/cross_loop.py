@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from aiozarr.concurrency import retrieve_error
+from aiozarr.common.concurrency import retrieve_error
 from aiozarr.errors import StoreError
 
 T = TypeVar("T")

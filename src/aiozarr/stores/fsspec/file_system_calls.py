@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import ForkedProcessError, StoreError
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.stores.blocking import in_thread, in_thread_uncancelled
 from aiozarr.stores.fsspec.cross_loop import run_on_loop
 from aiozarr.stores.fsspec.errors import translate

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from aiozarr.concurrency import map_concurrently
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import InvalidKeyError, ShortReadError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, check_key, resolve_range
 from aiozarr.stores.contract import byte_view

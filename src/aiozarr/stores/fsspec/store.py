@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Buffer
 
-from aiozarr.concurrency import for_each
+from aiozarr.common.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Version, check_key, check_prefix
 from aiozarr.stores.blocking import in_thread

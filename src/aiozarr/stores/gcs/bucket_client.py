@@ -6,29 +6,28 @@ import json
 import os
 import re
 import warnings
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from aiozarr.errors import ChangedError, StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation, Headers
-from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import BodyChecksum
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, is_whole_object
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
-from aiozarr.stores.gcs.authoriser import GcsAuthoriser, account_name
+from aiozarr.stores.gcs.credentials import account_name, make_source
 from aiozarr.stores.gcs.responses import gcs_error, parse_page, stored_checksum
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.http.errors import is_missing_key
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, is_whole_object
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
 MAX_REWRITES = 10_000
 """Calls that copy one object; each copies a MiB at least."""
-DELETE_CONCURRENCY = 32
-"""Concurrent deletes: this API has no bulk deletes."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsBucketClient, str]:
@@ -51,7 +50,10 @@ class GcsBucketClient(BucketClient):
         self.url = f"gs://{bucket}"
         self.origin = (endpoint.web.origin, account)
         self.identity = ("gs", endpoint.web.shown, bucket, account)
-        self._authoriser = GcsAuthoriser(endpoint, options, source)
+        self.tokens = make_source(options, source)
+        self._sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self._payer = options.payer
+        self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
         self.supports = Supports(
             writeable=True,
             listable=True,
@@ -66,20 +68,40 @@ class GcsBucketClient(BucketClient):
 
     @property
     def sender(self) -> EndpointClient:
-        return self._authoriser.sender
+        return self._sender
 
-    def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        return self._authoriser.authorise(method, key, self._endpoint.object_path(key), expectation)
+    def build(
+        self,
+        token: str,
+        method: str,
+        key: str,
+        expectation: Expectation,
+        target: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | PieceReader | None = None,
+    ) -> Request:
+        """Return a request to the path of the object `key`, or to `target`.
 
-    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        return await self._authoriser.authorise_later(method, key, self._endpoint.object_path(key), expectation)
+        Unless a client accepts gzip, the server decompresses objects that are stored with that encoding. Ranges of them
+        would then fail, and hashes not match: objects are requested as they are stored, and `target` is not.
+        """
+        template = self._template(token, target is None)
+        target = self._endpoint.object_path(key) if target is None else target
+        return Request(self._sender, method, key, target, template, expectation, token, headers=headers, body=body)
+
+    def _template(self, token: str, as_stored: bool) -> RequestTemplate:
+        made = self._templates.get(as_stored)
+        if made is None or made[0] != token:
+            headers = {"Accept-Encoding": "gzip" if as_stored else "identity"}
+            if token:
+                headers["Authorization"] = f"Bearer {token}"
+            if self._payer is not None:
+                headers["x-goog-user-project"] = self._payer
+            made = self._templates[as_stored] = (token, RequestTemplate(self._endpoint.web.authority, headers))
+        return made[1]
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
-        return (
-            response.status == 401
-            and not self._authoriser.anonymous
-            and self._authoriser.tokens.record_refusal(request.token)
-        )
+        return response.status == 401 and self.tokens.record_refusal(request.token)
 
     def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
         return stored_checksum(headers)
@@ -94,11 +116,7 @@ class GcsBucketClient(BucketClient):
         if not isinstance(response.action, Accept) or not is_whole_object(request, response):
             return response
         if _is_packed(response.headers) and request.template.headers["Accept-Encoding"] == "gzip":
-            return await self.exchange(
-                lambda: self._authoriser.authorise_later(
-                    request.method, request.key, request.target, request.expectation, as_stored=False
-                )
-            )
+            return await self.call(request.method, request.key, request.expectation, target=request.target)
         if _is_unpacked(response.headers):
             raise StoreError("the server decompressed an object that is stored with Content-Encoding: gzip")
         return await super().interpret(request, response)
@@ -120,7 +138,7 @@ class GcsBucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        return await upload(self, self._authoriser, key, data, precondition)
+        return await upload(self, self._endpoint, key, data, precondition)
 
     @property
     def can_copy(self) -> bool:
@@ -135,14 +153,10 @@ class GcsBucketClient(BucketClient):
         if if_match is not None and if_match.generation is not None:
             target += f"&ifSourceGenerationMatch={quote(if_match.generation, safe='')}"
         token = ""
-
-        async def authorise() -> Request:
-            step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
-            return await self._authoriser.authorise_post(key, step)
-
         # Large objects between places of the cloud take several calls ("Objects: rewrite").
         for _ in range(MAX_REWRITES):
-            response = await self.exchange(authorise)
+            step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
+            response = await self.call("POST", key, target=step, body=memoryview(b""))
             if response.status in (404, 412):
                 raise ChangedError("the object was replaced or removed before it was copied", status=response.status)
             if response.status in (400, 403, 405, 501):
@@ -154,39 +168,15 @@ class GcsBucketClient(BucketClient):
                 return version
         raise StoreError("the server does not finish copying this object")
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
-    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        failed = await self.delete_singly(keys, DELETE_CONCURRENCY)
-        if keys and len(failed) == len(set(keys)):
-            raise failed[keys[0]]
-        return failed
-
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(self._listing(prefix, "items(name,size,generation)", ""))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(self._listing(prefix, "items(name),prefixes", "/"))
-
-    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncGenerator[ListingPage, None]:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        fields = "items(name),prefixes" if delimiter else "items(name,size,generation)"
         target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
-        target += f"&prefix={quote(prefix, safe='')}"
-        if delimiter:
-            target += f"&delimiter={quote(delimiter, safe='')}"
-        return iterate_pages(lambda token: self._page(target, token, prefix))
-
-    async def _page(self, target: str, token: str, prefix: str) -> ListingPage:
-        if token:
-            target += f"&pageToken={quote(token, safe='')}"
-        expectation = Expectation(max_bytes=MAX_PAGE_BYTES)
-        response = await self.exchange(
-            lambda: self._authoriser.authorise_later("GET", "", target, expectation, as_stored=False)
-        )
+        for name, value in (("prefix", prefix), ("delimiter", delimiter), ("pageToken", token)):
+            if value or name == "prefix":
+                target += f"&{name}={quote(value, safe='')}"
+        response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), target=target)
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)

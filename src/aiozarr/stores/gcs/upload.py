@@ -12,15 +12,14 @@ import anyio
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
-from aiozarr.http1.request import BodyReader
+from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.stores.bucket.body_checksum import crc32c_of
+from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.gcs.address import GcsEndpoint
-from aiozarr.stores.gcs.authoriser import GcsAuthoriser
 from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
-from aiozarr.stores.http.object_client import ObjectClient
-from aiozarr.stores.object.body_checksum import crc32c_of
-from aiozarr.stores.object.memory_body import MemoryBody
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""
@@ -50,7 +49,7 @@ _GOOGLE = re.compile(r"https://[a-z0-9.-]+\.googleapis\.com")
 
 
 async def upload(
-    client: ObjectClient, authoriser: GcsAuthoriser, key: str, data: memoryview, precondition: Precondition | None
+    client: BucketClient, endpoint: GcsEndpoint, key: str, data: memoryview, precondition: Precondition | None
 ) -> Version | None:
     """Store `data` under `key`, and return its generation. The server refuses a value that was damaged on its way.
 
@@ -61,9 +60,9 @@ async def upload(
     metadata = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
     condition = condition_of(precondition)
 
-    async def post(kind: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
-        target = authoriser.endpoint.upload_target(kind, key, **condition)
-        return await client.exchange(lambda: authoriser.authorise_post(key, target, headers, body))
+    async def post(kind: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:
+        target = endpoint.upload_target(kind, key, **condition)
+        return await client.call("POST", key, target=target, headers=headers, body=body)
 
     if data.nbytes <= MAX_SINGLE_BYTES:
         boundary = os.urandom(16).hex()
@@ -80,7 +79,7 @@ async def upload(
     if response.status not in (200, 201):
         raise _refusal(response, session=True)
     location = response.headers.get(b"location", b"").decode("latin-1")
-    session = _UploadSession(authoriser, key, session_target(location, authoriser.endpoint), data)
+    session = _UploadSession(client.sender, endpoint, key, session_target(location, endpoint), data)
     try:
         return await session.send()
     except BaseException:
@@ -104,11 +103,10 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     return {"ifGenerationMatch": precondition.version.generation}
 
 
-class _RelatedBody(MemoryBody):
+class _RelatedBody:
     """The body of a request for an object and its metadata (RFC 2387)."""
 
     def __init__(self, metadata: dict[str, str], data: memoryview, boundary: str) -> None:
-        super().__init__(data)
         head = (
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(metadata)}\r\n"
             f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
@@ -150,8 +148,9 @@ def session_target(location: str, endpoint: GcsEndpoint) -> str:
 class _UploadSession:
     """A running resumable upload."""
 
-    def __init__(self, authoriser: GcsAuthoriser, key: str, target: str, data: memoryview) -> None:
-        self._authoriser = authoriser
+    def __init__(self, sender: EndpointClient, endpoint: GcsEndpoint, key: str, target: str, data: memoryview) -> None:
+        self._sender = sender
+        self._template = RequestTemplate(endpoint.web.authority, {})  # the target is all the authorisation
         self._key = key
         self._target = target
         self._data = data
@@ -181,9 +180,11 @@ class _UploadSession:
         """Let the server drop the stored parts; otherwise it does so after a week."""
         await self._send("DELETE", {}, memoryview(b""))
 
-    async def _send(self, method: str, headers: dict[str, str], body: memoryview | BodyReader) -> Response:
-        request = self._authoriser.session_request(method, self._key, self._target, headers, body)
-        return await request.sender.send(request)
+    async def _send(self, method: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:
+        request = Request(
+            self._sender, method, self._key, self._target, self._template, SHORT_RESPONSE, headers=headers, body=body
+        )
+        return await self._sender.send(request)
 
     async def _send_part(self) -> Response:
         size = self._data.nbytes
@@ -191,7 +192,7 @@ class _UploadSession:
         # If all bytes were sent but the upload is not confirmed, ask for its status.
         part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
-        return await self._send("POST", content, MemoryBody(self._data[self._stored_bytes : stop]))
+        return await self._send("POST", content, self._data[self._stored_bytes : stop])
 
     async def _request_state(self, fault: StoreError) -> Response:
         """Request the state of the session, until a response comes or there were too many faults."""

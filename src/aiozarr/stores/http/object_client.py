@@ -10,12 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from aiozarr.errors import StoreError
+from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.errors import error_for
+
+
+def is_clipped(error: StoreError) -> bool:
+    """Return whether a range was probably clipped to the end of an object of unknown size (`Content-Range: .../*`)."""
+    return isinstance(error, ShortReadError) and error.status == 206 and not error.retryable
 
 
 class ObjectClient(ABC):
@@ -33,7 +38,7 @@ class ObjectClient(ABC):
 
     @property
     @abstractmethod
-    def sender(self) -> RequestSender:
+    def sender(self) -> EndpointClient:
         """The sender of the next request."""
 
     # --- authorising ---------------------------------------------------------------------------------------------
@@ -74,8 +79,8 @@ class ObjectClient(ABC):
         return response
 
     def can_recover(self, request: Request, error: StoreError) -> bool:
-        """Return whether `recover` may replace the error of the exchange `request`."""
-        return False
+        """Return whether further requests, those of `recover` or of the store, may replace the error of `request`."""
+        return is_clipped(error)
 
     async def recover(self, request: Request, error: StoreError) -> Response:
         """Return a response in place of `error`, or raise it. Called only if `can_recover`."""

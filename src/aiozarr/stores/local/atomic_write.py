@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count, groupby
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import UnsafeWriteWarning
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
 
 if sys.platform != "win32":  # LocalStore refuses Windows

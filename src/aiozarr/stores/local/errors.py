@@ -24,9 +24,5 @@ def store_error(
     name = errno.errorcode.get(error.errno or 0, "unknown error")
     reason = os.strerror(error.errno) if error.errno else str(error)
     return kind(
-        f"{doing} failed: {reason} [{name}]",
-        store=store,
-        key=key,
-        range=range,
-        retryable=error.errno in _TRANSIENT,
+        f"{doing} failed: {reason} [{name}]", store=store, key=key, range=range, retryable=error.errno in _TRANSIENT
     )

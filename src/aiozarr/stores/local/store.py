@@ -413,14 +413,19 @@ class LocalFile:
         with self._store._translated("writing", self._key):
             self._file.write(start, byte_view(data))
 
-    def commit(self) -> Version:
+    def commit(self, precondition: Precondition | None = None) -> Version:
         """Store the value.
 
         Raises:
+            PreconditionFailedError: `precondition` does not hold; `abort` must follow.
             StoreError: it could not be stored; `abort` must follow.
         """
-        with self._store._translated("writing", self._key):
-            return self._file.commit()
+        try:
+            with self._store._translated("writing", self._key):
+                return self._file.commit(precondition)
+        except UnmetPreconditionError:
+            reason = f"{precondition} does not hold"
+            raise PreconditionFailedError(reason, store=self._store.url, key=self._key) from None
 
     def abort(self) -> None:
         """Store nothing, and remove what was written."""

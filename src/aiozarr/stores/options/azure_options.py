@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.option_table import (
-    CLIENT_WITHOUT_EFFECT,
-    FSSPEC_WITHOUT_EFFECT,
-    OptionTable,
-    option,
-    options_of,
-)
+from aiozarr.stores.options.option_table import OptionTable, option, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +63,7 @@ AZURE_TABLE = OptionTable(
     options=options_of(AzureOptions),
     prefixes=("azure_storage_", "azure_"),
     nested=("config", "client_options"),
-    without_effect=(
-        *FSSPEC_WITHOUT_EFFECT,
-        *CLIENT_WITHOUT_EFFECT,
-        "assume_container_exists",
-        "blocksize",
-        "max_concurrency",
-        "socket_timeout",
-        "timeout",
-    ),
+    without_effect="assume_container_exists blocksize max_concurrency socket_timeout timeout",
 )
 
 _CREDENTIALS = ("account_key", "sas_token", "credential", "token", "client_secret", "use_azure_cli")

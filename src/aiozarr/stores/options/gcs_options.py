@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from aiozarr.stores.options.option_table import (
-    CLIENT_WITHOUT_EFFECT,
-    FSSPEC_WITHOUT_EFFECT,
-    Option,
-    OptionTable,
-    as_bool,
-    option,
-    options_of,
-)
+from aiozarr.stores.options.option_table import Option, OptionTable, as_bool, option, options_of
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -71,15 +63,7 @@ GCS_TABLE = OptionTable(
     prefixes=("google_", "gcs_"),
     nested=("config", "client_options"),
     without_effect=(
-        *FSSPEC_WITHOUT_EFFECT,
-        *CLIENT_WITHOUT_EFFECT,
-        "block_size",
-        "cache_timeout",
-        "check_connection",
-        "consistency",
-        "default_location",
-        "requests_timeout",
-        "secure_serialize",
+        "block_size cache_timeout check_connection consistency default_location requests_timeout secure_serialize"
     ),
 )
 

@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.option_table import (
-    CLIENT_WITHOUT_EFFECT,
-    FSSPEC_WITHOUT_EFFECT,
-    Option,
-    OptionTable,
-    option,
-    options_of,
-)
+from aiozarr.stores.options.option_table import Option, OptionTable, option, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +61,7 @@ HTTP_TABLE = OptionTable(
         Option("verify_ssl", "flag", about="aiohttp's word: False allows invalid certificates, as `ssl=False` does"),
     ),
     nested=("client_kwargs", "client_options"),
-    without_effect=(
-        *FSSPEC_WITHOUT_EFFECT,
-        *CLIENT_WITHOUT_EFFECT,
-        "block_size",
-        "cache_options",
-        "cache_type",
-        "encoded",
-        "same_scheme",
-        "simple_links",
-        "size_policy",
-    ),
+    without_effect="block_size cache_options cache_type encoded same_scheme simple_links size_policy",
 )
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from aiozarr.common.checks import Checks
 from aiozarr.model import is_unicode
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
@@ -80,30 +81,13 @@ def options_of(record: type[Any]) -> tuple[Option, ...]:
     return tuple(Option(each.name, **each.metadata) for each in fields(record) if each.metadata)
 
 
-FSSPEC_WITHOUT_EFFECT = (
-    "asynchronous",
-    "batch_size",
-    "default_block_size",
-    "default_cache_type",
-    "default_fill_cache",
-    "listings_expiry_time",
-    "loop",
-    "max_paths",
-    "skip_instance_cache",
-    "use_listings_cache",
+_WITHOUT_EFFECT = (
+    "asynchronous batch_size default_block_size default_cache_type default_fill_cache listings_expiry_time loop "
+    "max_paths skip_instance_cache use_listings_cache "
+    "allow_http http1_only pool_idle_timeout pool_max_idle_per_host randomize_addresses retry_config user_agent"
 )
-"""Options of all fsspec file systems for caches, block sizes and loops, which a store does not have."""
-
-CLIENT_WITHOUT_EFFECT = (
-    "allow_http",
-    "http1_only",
-    "pool_idle_timeout",
-    "pool_max_idle_per_host",
-    "randomize_addresses",
-    "retry_config",
-    "user_agent",
-)
-"""Options of obstore's HTTP client for connections and retries, which the store and `Settings` decide."""
+"""Options of fsspec's file systems for caches, block sizes and loops, which a store does not have, and of obstore's
+HTTP client for connections and retries, which the store and `Settings` decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +99,15 @@ class OptionTable:
         options: all options, in the order of messages.
         prefixes: prefixes that names may have, as obstore's `aws_`.
         nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
-        without_effect: options of fsspec's file system and of obstore's store that are accepted and ignored, because
-            the store has no such cache, loop or connection.
+        without_effect: further options of fsspec's file system and of obstore's store that are accepted and ignored,
+            with blanks between them.
     """
 
     store: str
     options: tuple[Option, ...]
     prefixes: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
-    without_effect: tuple[str, ...] = ()
+    without_effect: str = ""
 
     def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given options under our names. An option that is None counts as not given.
@@ -133,11 +117,12 @@ class OptionTable:
             ValueError: one option is given twice with different values, or its value cannot be sent.
         """
         by_name = self._by_name()
+        ignored = self.ignored
         found: dict[str, Any] = {}
-        for name, value in self._flat(given, by_name.keys() | set(self.without_effect)):
+        for name, value in self._flat(given, by_name.keys() | ignored):
             option = by_name.get(name) or by_name.get(self._plain(name))
             if option is None:
-                if name in self.without_effect or self._plain(name) in self.without_effect:
+                if name in ignored or self._plain(name) in ignored:
                     continue
                 raise self._unknown(name)
             value = _in_our_spelling(option, value)
@@ -187,6 +172,11 @@ class OptionTable:
     def names(self) -> tuple[str, ...]:
         """Our names."""
         return tuple(option.name for option in self.options)
+
+    @property
+    def ignored(self) -> frozenset[str]:
+        """The names of all options that are accepted and ignored."""
+        return frozenset(f"{_WITHOUT_EFFECT} {self.without_effect}".split())
 
     def _by_name(self) -> dict[str, Option]:
         return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}
@@ -241,6 +231,10 @@ def _in_our_spelling(option: Option, value: object) -> object:
     return value
 
 
+# Always a TypeError, and without the value, which may be a secret.
+_checks = Checks(lambda name, expected, *_: TypeError(f"the storage option {name!r} must be {expected}"))
+
+
 def _checked(option: Option, value: object) -> object:
     name = option.name
     match option.kind:
@@ -249,19 +243,16 @@ def _checked(option: Option, value: object) -> object:
         case "seconds":
             return _as_seconds(name, value)
         case "count":
-            number = int(value) if isinstance(value, Integral) and not _is_bool(value) else 0
-            if number <= 0:
-                raise TypeError(f"the storage option {name!r} is a whole number above 0")
-            return number
+            # Numbers of numpy count too, and bools do not.
+            count = value if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+            return _checks.check(count, name, int, "a whole number above 0", lambda number: number > 0)
         case "mapping":
-            if not isinstance(value, Mapping):
-                raise TypeError(f"the storage option {name!r} is a mapping")
+            return _checks.mapping(value, name)
         case "text" | "words":
-            if not isinstance(value, str):
-                raise TypeError(f"the storage option {name!r} is a str, not {type(value).__name__}")
-            if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in value):
+            text = _checks.check(value, name, str, "a str")
+            if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in text):
                 raise ValueError(f"the storage option {name!r} holds blanks or control characters")
-            if not is_unicode(value):
+            if not is_unicode(text):
                 raise ValueError(f"the storage option {name!r} is not valid Unicode: it has a lone surrogate")
         case "any":
             pass
@@ -281,17 +272,12 @@ def as_bool(name: str, value: object) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise TypeError(f"the storage option {name!r} is a bool")
+    return _checks.boolean(value, name)
 
 
 def is_set(environ: Mapping[str, str], name: str) -> bool:
     """Return whether a variable of the environment is true."""
     return environ.get(name, "").lower() in _YES
-
-
-def _is_bool(value: object) -> bool:
-    """Return whether a value is a bool, which does not count as a number here."""
-    return isinstance(value, bool)
 
 
 def _as_seconds(name: str, value: object) -> float:
@@ -300,10 +286,8 @@ def _as_seconds(name: str, value: object) -> float:
     elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
         spans = _SPAN.findall(value)
         value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
-    seconds = float(value) if isinstance(value, Real) and not _is_bool(value) else 0.0
-    if not 0 < seconds < _MAX_SECONDS:
-        raise TypeError(f"the storage option {name!r} is a number of seconds above 0")
-    return seconds
+    value = value if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    return _checks.number(value, name, "a number of seconds above 0", lambda seconds: 0 < seconds < _MAX_SECONDS)
 
 
 _SAME = (

@@ -5,36 +5,35 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
 
 from anyio import move_on_after
 
-from aiozarr.concurrency import SingleFlight, map_concurrently
+from aiozarr.common.concurrency import SingleFlight, map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
+from aiozarr.stores.bucket.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
-    error_for,
+    http_date,
     is_html_page,
     is_missing_key,
     is_skewed,
     request_id,
 )
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
-from aiozarr.stores.object.memory_body import MemoryBody
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -61,8 +60,8 @@ from aiozarr.stores.s3.messages import (
     result_version,
     stored_checksum,
 )
-from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
-from aiozarr.stores.s3.signer import canonical_query
+from aiozarr.stores.s3.region_client import CHECKSUM_MODE, S3RegionClient, fetch_region
+from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials, canonical_query
 
 SINGLE_PUT_BYTES = 64 << 20
 """Larger values are uploaded in parts, which can be sent side by side."""
@@ -74,9 +73,6 @@ PART_CONCURRENCY = 8
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request."""
 
-MAX_WRITE_BYTES = 1 << 20
-"""TLS encrypts on the loop, and the transport may copy what it cannot send: larger bodies are sent in pieces."""
-
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
 COPY_PART_BYTES = 128 << 20
@@ -84,10 +80,10 @@ COPY_PART_BYTES = 128 << 20
 ABORT_SECONDS = 5.0
 """The time for aborting an upload that failed."""
 
-WORKERS = 16
-"""Requests at once when keys are removed one by one."""
-
 _NO_BODY = memoryview(b"")
+LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
+
+_PAYER = "x-amz-request-payer=requester"
 
 _STORED = frozenset({200, 201, 204})
 _OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
@@ -128,8 +124,9 @@ class S3BucketClient(BucketClient):
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
         )
         self._region_searches: SingleFlight[None] = SingleFlight()
-        self._source = make_source(options, self._origin, os.environ, endpoint.region)
+        self.tokens = make_source(options, self._origin, os.environ, endpoint.region)
         self._region_client = S3RegionClient(endpoint, options)
+        self._payer = bool(options.requester_pays)
         self._old_clients: list[S3RegionClient] = []
         self._encryption, self._algorithm = _upload_headers(options, os.environ)
         self.url = f"s3://{bucket}"
@@ -166,14 +163,46 @@ class S3BucketClient(BucketClient):
         return self._region_client.sender
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
-        credentials = self._source.cached()
-        if credentials is None or not self._region_known:
-            return None
-        return self._region_client.authorise(credentials, method, key, expectation)
+        return super().authorise(method, key, expectation) if self._region_known else None
 
-    async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        client = await self._ready()
-        return client.authorise(await self._source.credentials(), method, key, expectation)
+    async def authorise_later(self, method: str, key: str, expectation: Expectation, **more: Any) -> Request:
+        if not self._region_known:
+            await self._region_searches.run(None, self._find_region)
+        return await super().authorise_later(method, key, expectation, **more)
+
+    def build(
+        self,
+        token: S3Credentials,
+        method: str,
+        key: str,
+        expectation: Expectation,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: memoryview | BodyReader | None = None,
+    ) -> Request:
+        """Return a request, signed unless `token` is `ANONYMOUS`. One for a whole object requests its checksum, too.
+
+        Args:
+            token: the credentials that sign.
+            method: the HTTP method.
+            key: the object; `""` for the bucket.
+            expectation: the response that is wanted.
+            query: further parameters, from `canonical_query`.
+            headers: further headers, which are signed, by their lower-case names.
+            body: the body, or None.
+        """
+        client, template = self._region_client, self._region_client.template
+        if key and method == "GET" and expectation.range is None:
+            # A signed URL has it as a parameter.
+            if token is ANONYMOUS:
+                template = client.unsigned_whole
+            else:
+                query = f"{CHECKSUM_MODE}=ENABLED"
+        if self._payer:
+            query = f"{query}&{_PAYER}" if query else _PAYER  # in order: the last name of all
+        path = f"{client.path}/{quote_key(key)}" if key else client.path or "/"
+        target = client.signer(token).target(method, path, query, headers)
+        return Request(client.sender, method, key, target, template, expectation, token, headers=headers, body=body)
 
     async def _call(
         self,
@@ -184,14 +213,8 @@ class S3BucketClient(BucketClient):
         body: memoryview | BodyReader = _NO_BODY,
     ) -> Response:
         """Return the response to an operation with parameters and further headers; `key` is `""` for the bucket."""
-        text, content = canonical_query(query), None if method == "GET" else body
-
-        async def authorise() -> Request:
-            client = await self._ready()
-            credentials, expectation = await self._source.credentials(), Expectation(max_bytes=MAX_PAGE_BYTES)
-            return client.authorise(credentials, method, key, expectation, text, headers, content)
-
-        return await self.exchange(authorise)
+        content = None if method == "GET" else body
+        return await self.call(method, key, LONG_RESPONSE, query=canonical_query(query), headers=headers, body=content)
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
         """Return whether a second attempt may succeed: in another region, by another clock, with other credentials."""
@@ -199,7 +222,7 @@ class S3BucketClient(BucketClient):
         if isinstance(response.action, Accept) or status < 300 or status in (304, 404, 412):
             return False
         client, text = self._region_client, body.decode("utf-8", "replace")
-        if status == 403 and is_skewed(body) and client.correct_clock(response.headers.get(b"date")):
+        if status == 403 and is_skewed(body) and client.clock.correct(http_date(response.headers.get(b"date"))):
             return True
         region = region_in(response.headers, text)
         if is_elsewhere(status, text) or (status == 400 and region is not None):
@@ -207,7 +230,7 @@ class S3BucketClient(BucketClient):
                 return True  # another request has switched the region before
             return self._switch_region(client, region or await fetch_region(client.endpoint, self._options))
         refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
-        return status in (400, 401, 403) and refused and self._source.record_refusal(request.token)
+        return status in (400, 401, 403) and refused and self.tokens.record_refusal(request.token)
 
     def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
         return stored_checksum(headers)
@@ -224,26 +247,25 @@ class S3BucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        conditions = _condition_headers(precondition)
-        # A probe of another server has tested conditions of single requests only.
-        if data.nbytes > SINGLE_PUT_BYTES and (self._aws or precondition is None):
-            whole = MemoryBody(data)
+        part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if part_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
 
-            async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-                return await self.upload_part(key, upload_id, start // part_bytes, whole.part(start, stop - start))
+        async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+            return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
 
-            part_bytes = _part_bytes(data.nbytes, PART_BYTES)
-            return await self._upload_parts(key, data.nbytes, part_bytes, send_part, conditions)
-        if data.nbytes > MAX_PUT_BYTES:
+        return await self._upload_parts(key, data.nbytes, part_bytes, send_part, precondition)
+
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
+        if body.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
-                f"{data.nbytes}"
+                f"{body.nbytes}"
             )
-        body = data if data.nbytes <= MAX_WRITE_BYTES else MemoryBody(data)
-        return await self._put(key, body, conditions)
-
-    async def upload(self, key: str, body: BodyReader) -> Version | None:
-        return await self._put(key, body, {})
+        return await self._put(key, body, condition_headers(precondition))
 
     async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
         headers = {**self._encryption, **conditions, **await self._checksum(body)}
@@ -261,8 +283,6 @@ class S3BucketClient(BucketClient):
         algorithm = self._algorithm or "CRC32C"
         if self._algorithm is None and self._secure:
             return {}
-        if isinstance(body, MemoryBody):
-            body = body.data
         if isinstance(body, memoryview):
             value = (await checksum_of(algorithm, body)).decode()
         else:
@@ -281,7 +301,7 @@ class S3BucketClient(BucketClient):
             reason = "another version is stored, or none"
             return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
         if status == 200 and code is not None:
-            return error_for(500, {}, body)  # a completion or copy may fail after the status of a success
+            return self.error(response)
         if is_html_page(body):
             return StoreError(f"{HTML_PAGE}: the value may not be stored", status=status)
         if status in _STORED:
@@ -329,15 +349,17 @@ class S3BucketClient(BucketClient):
             raise ChangedError("the object was replaced or removed before it was copied", status=status)
         if status in _NO_COPY:
             raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}", status=status)
-        raise error_for(500, {}, bytes(response.body)) if status == 200 else self.error(response)
+        raise self.error(response)
 
     # --- uploads in parts ----------------------------------------------------------------------------------------
 
     def can_upload(self, nbytes: int) -> bool:
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
-    def upload_part_bytes(self, nbytes: int) -> int | None:
-        return None if nbytes <= SINGLE_PUT_BYTES else _part_bytes(nbytes, PART_BYTES)
+    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
+        # A probe of another server has tested conditions of single requests only.
+        is_single = nbytes <= SINGLE_PUT_BYTES or (conditional and not self._aws)
+        return None if is_single else _part_bytes(nbytes, PART_BYTES)
 
     async def _upload_parts(
         self,
@@ -345,7 +367,7 @@ class S3BucketClient(BucketClient):
         nbytes: int,
         part_bytes: int,
         send_part: SendPart,
-        conditions: Mapping[str, str] | None = None,
+        precondition: Precondition | None = None,
         *,
         checksums: bool = True,
     ) -> Version | None:
@@ -356,7 +378,7 @@ class S3BucketClient(BucketClient):
             nbytes: its size.
             part_bytes: the size of the parts; the last one may be smaller.
             send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
-            conditions: the headers of conditions, for the request that makes the object of its parts.
+            precondition: the condition of the request that makes the object of its parts.
             checksums: whether `send_part` sends checksums where they are needed.
         """
         upload_id = await self.begin_parts(key, checksums=checksums)
@@ -366,7 +388,7 @@ class S3BucketClient(BucketClient):
                 range(0, nbytes, part_bytes),
                 concurrency=PART_CONCURRENCY,
             )
-            return await self.complete_parts(key, upload_id, parts, conditions)
+            return await self.complete_parts(key, upload_id, parts, precondition)
         except BaseException:
             with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
                 await self.abort_parts(key, upload_id)
@@ -395,7 +417,7 @@ class S3BucketClient(BucketClient):
         with suppress(StoreError):
             await self.delete(record_key(key, upload_id))
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         headers = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
         response = await self._call("PUT", key, query, headers, body)
@@ -405,12 +427,9 @@ class S3BucketClient(BucketClient):
         return UploadedPart(etag, next(iter(headers.values()), None))
 
     async def complete_parts(
-        self,
-        key: str,
-        upload_id: str,
-        parts: Sequence[UploadedPart],
-        conditions: Mapping[str, str] | None = None,
+        self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
     ) -> Version | None:
+        conditions = condition_headers(precondition)
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
@@ -427,11 +446,6 @@ class S3BucketClient(BucketClient):
 
     # --- deletes -------------------------------------------------------------------------------------------------
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """Delete keys in one request, or one by one on a server that lacks bulk deletes ("DeleteObjects")."""
         if self._options.bulk_delete is not False:
@@ -444,29 +458,17 @@ class S3BucketClient(BucketClient):
             is_form_refused = response.status == 400 and error_code(bytes(response.body)) in _CODES_OF_NO_BULK
             if response.status not in _NO_BULK and not is_form_refused:
                 raise self.error(response)
-        return await self.delete_singly(keys, WORKERS)
+        return await super().delete_many(keys)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
-
-    async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
         response = await self._call("GET", "", listing_query(prefix, delimiter, token))
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
 
     # --- the bucket's region -------------------------------------------------------------------------------------
-
-    async def _ready(self) -> S3RegionClient:
-        """Return the client of the bucket's region, after the region was found."""
-        if not self._region_known:
-            await self._region_searches.run(None, self._find_region)
-        return self._region_client
 
     async def _find_region(self) -> None:
         client = self._region_client
@@ -493,22 +495,6 @@ def _part_bytes(nbytes: int, least: int) -> int:
     return max(least, -(-nbytes // MAX_PARTS))
 
 
-def _condition_headers(precondition: Precondition | None) -> dict[str, str]:
-    """Return the header of a condition.
-
-    Raises:
-        UnsupportedOperationError: the version is a weak one.
-    """
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"if-none-match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"if-match": version.etag})
-
-
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
     """Return the headers that encrypt what is written, and the algorithm of its checksum, or None.
 
@@ -517,7 +503,7 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
         ValueError: the algorithm is not known.
     """
     given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
-    given |= {name: str(value) for name, value in options.upload}
+    given |= {name: str(value) for name in UPLOAD_OPTIONS if (value := getattr(options, name)) is not None}
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(

@@ -6,21 +6,16 @@ import os
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
-from aiozarr.concurrency import SingleFlight
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.fork_safe_lock import ForkSafeLock
-from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Configuration, Source
 from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials
 
 REUSE_SECONDS = 1800.0
-"""Found credentials are requested again after this time, if they do not expire sooner."""
-
-RENEW_BEFORE_SECONDS = 300.0
-"""Credentials are renewed so long before they expire; botocore has other ones from ten minutes before."""
+"""Found credentials count as expired after this time, if they do not expire sooner."""
 
 ANON = "anon=True reads public data without credentials"
 NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need botocore: install aiozarr[s3]"
@@ -30,42 +25,7 @@ SEARCHED = (
 )
 
 
-class CredentialSource(Protocol):
-    """Has the credentials of a store, for all loops and threads."""
-
-    def cached(self) -> S3Credentials | None:
-        """Return valid credentials, or None if `credentials` has to be awaited."""
-
-    async def credentials(self) -> S3Credentials:
-        """Return valid credentials.
-
-        Raises:
-            UnauthenticatedError: there are none.
-        """
-        ...
-
-    def record_refusal(self, key: str) -> bool:
-        """Record that a server refused the access key `key`. Return whether there may be other credentials."""
-        ...
-
-
-class FixedCredentials:
-    """Credentials that are known, and cannot be replaced."""
-
-    def __init__(self, credentials: S3Credentials) -> None:
-        self._credentials = credentials
-
-    def cached(self) -> S3Credentials:
-        return self._credentials
-
-    async def credentials(self) -> S3Credentials:
-        return self._credentials
-
-    def record_refusal(self, key: str) -> bool:
-        return False
-
-
-class FoundCredentials:
+class FoundCredentials(TokenSource[S3Credentials]):
     """Credentials that botocore finds in files, by SSO, from STS, or from services of containers and instances."""
 
     def __init__(self, options: S3Options, region: str) -> None:
@@ -75,66 +35,47 @@ class FoundCredentials:
             options: the profile, or the options of where to search.
             region: the region of the services that are asked, unless the configuration names another one.
         """
+        super().__init__()
         self._options = options
         self._region = region
         self._found: Any = None  # botocore's credentials, if they expire: they renew themselves
         self._process = 0
-        self._cached = ANONYMOUS
-        self._fresh_until = 0.0
-        self._guard = ForkSafeLock()  # held by the thread that searches
-        self._searches: SingleFlight[None] = SingleFlight()
 
-    def cached(self) -> S3Credentials | None:
-        return self._cached if time.time() < self._fresh_until else None
+    def record_refusal(self, token: object) -> bool:
+        if token == self._token:  # the first of several requests that were refused
+            self._found = None
+        return super().record_refusal(token)
 
-    async def credentials(self) -> S3Credentials:
-        cached = self.cached()
-        return await self._searches.run(None, lambda: in_thread(self._renew)) if cached is None else cached
-
-    def record_refusal(self, key: str) -> bool:
-        if key == self._cached.key:  # the first of several requests that were refused
-            self._found, self._fresh_until = None, 0.0
-        return True
-
-    def _renew(self) -> S3Credentials:
+    def _request_token(self) -> tuple[S3Credentials, float]:
         """Return valid credentials. It may read files, run a program or ask a service."""
-        with self._guard:
-            cached = self.cached()
-            if cached is not None:  # found for another loop meanwhile
-                return cached
-            try:
-                from botocore.exceptions import BotoCoreError, ClientError
-            except ImportError as error:
-                raise UnauthenticatedError(f"no AWS credentials were given: {NEEDS_EXTRA} ({ANON})") from error
-            if self._process != os.getpid():  # a thread of the parent may have held their lock at a fork
-                self._found, self._process = None, os.getpid()
-            try:
-                found = self._found or find_credentials(self._options, self._region)
-                frozen = None if found is None else found.get_frozen_credentials()
-            except (BotoCoreError, ClientError, OSError, ValueError) as error:
-                raise UnauthenticatedError(
-                    f"no credentials: {self._name} gave none ({type(error).__name__}); sign in anew (aws sso login), "
-                    f"or correct it ({ANON})"
-                ) from error
-            if frozen is None:
-                raise UnauthenticatedError(f"{SEARCHED} ({ANON})")
-            expiry = getattr(found, "_expiry_time", None)
-            expires_at = None if expiry is None else expiry.timestamp()
-            self._found = None if expiry is None else found
-            now = time.time()
-            # Credentials that expire soon are used all the same, and renewed soon.
-            renew_at = now + REUSE_SECONDS if expires_at is None else expires_at - RENEW_BEFORE_SECONDS
-            self._fresh_until = max(min(renew_at, now + REUSE_SECONDS), now + 1)
-            self._cached = S3Credentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at)
-            return self._cached
-
-    @property
-    def _name(self) -> str:
-        name = self._options.profile or os.environ.get("AWS_PROFILE")
-        return f"the AWS profile {name!r}" if name else "the AWS configuration"
+        try:
+            from botocore.exceptions import BotoCoreError, ClientError
+        except ImportError as error:
+            raise UnauthenticatedError(f"no AWS credentials were given: {NEEDS_EXTRA} ({ANON})") from error
+        if self._process != os.getpid():  # a thread of the parent may have held their lock at a fork
+            self._found, self._process = None, os.getpid()
+        try:
+            found = self._found or find_credentials(self._options, self._region)
+            frozen = None if found is None else found.get_frozen_credentials()
+        except (BotoCoreError, ClientError, OSError, ValueError) as error:
+            name = self._options.profile or os.environ.get("AWS_PROFILE")
+            where = f"the AWS profile {name!r}" if name else "the AWS configuration"
+            raise UnauthenticatedError(
+                f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login), or "
+                f"correct it ({ANON})"
+            ) from error
+        if frozen is None:
+            raise UnauthenticatedError(f"{SEARCHED} ({ANON})")
+        expiry = getattr(found, "_expiry_time", None)
+        self._found = None if expiry is None else found
+        seconds = REUSE_SECONDS if expiry is None else min(expiry.timestamp() - time.time(), REUSE_SECONDS)
+        credentials = S3Credentials(frozen.access_key, frozen.secret_key, frozen.token)
+        return credentials, time.monotonic() + seconds
 
 
-def make_source(options: S3Options, source: Source, environ: Mapping[str, str], region: str) -> CredentialSource:
+def make_source(
+    options: S3Options, source: Source, environ: Mapping[str, str], region: str
+) -> TokenSource[S3Credentials]:
     """Return the credentials of `source`.
 
     Args:
@@ -144,13 +85,13 @@ def make_source(options: S3Options, source: Source, environ: Mapping[str, str], 
         region: as of `FoundCredentials`.
     """
     if source == "anonymous":
-        return FixedCredentials(ANONYMOUS)
+        return TokenSource(ANONYMOUS)
     if source == "given":
-        return FixedCredentials(S3Credentials(options.key or "", options.secret or "", options.token))
+        return TokenSource(S3Credentials(options.key or "", options.secret or "", options.token))
     if source == "environment":
         token = environ.get("AWS_SESSION_TOKEN") or environ.get("AWS_TOKEN")
         key, secret = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
-        return FixedCredentials(S3Credentials(key, secret, token or None))
+        return TokenSource(S3Credentials(key, secret, token or None))
     return FoundCredentials(options, region)
 
 
@@ -167,7 +108,7 @@ def find_credentials(options: S3Options, region: str) -> Any:
     from botocore.credentials import AssumeRoleWithWebIdentityProvider, ContainerProvider, CredentialResolver
     from botocore.session import Session
 
-    given = dict(options.chain)
+    given = options.chain
     session: Any = Session(profile=options.profile)
     if session.get_config_variable("region") is None:
         session.set_config_variable("region", region)

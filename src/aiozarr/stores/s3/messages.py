@@ -12,13 +12,12 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
+from aiozarr.http1.redirect import REDIRECTS
 from aiozarr.http1.response_check import Headers
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
-from aiozarr.stores.object.bucket_client import PAGE_SIZE
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE
+from aiozarr.stores.bucket.listing import (
     MAX_TAGS,
     ListingPage,
     child_texts,
@@ -28,6 +27,8 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import error_for
 
 Decode = Callable[[str], str | None]
 
@@ -101,6 +102,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+# The status with which S3 sends the code elsewhere.
 _STATUS_OF = {
     "AccessDenied": 403,
     "InternalError": 500,
@@ -162,7 +164,9 @@ def failed_deletes(response: Response, keys: Sequence[str]) -> dict[str, StoreEr
             document = (
                 f"<Error><Code>{escape(code)}</Code><Message>{escape(fields.get('Message', ''))}</Message></Error>"
             )
-            failures[key] = error_for(_STATUS_OF.get(code, 400), {}, document.encode())
+            error = error_for(_STATUS_OF.get(code, 400), response.headers, document.encode())
+            error.status = response.status
+            failures[key] = error
     return failures if failures.keys() <= set(keys) else None
 
 
@@ -193,8 +197,6 @@ def new_record(key: str, upload_id: str) -> bytes:
 
 
 # --- the bucket's region ---------------------------------------------------------------------------------------------
-
-REDIRECTS = frozenset({301, 302, 307, 308})
 
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _IN_DOCUMENT = re.compile(r"<Region>([^<]{1,40})</Region>")

@@ -1,18 +1,16 @@
-"""Authorised requests for one bucket in one region."""
+"""The connections and the signatures for one bucket in one region."""
 
 from __future__ import annotations
 
 import os
 import ssl
-import time
-from collections.abc import Mapping
 
 from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
+from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies
-from aiozarr.stores.http.errors import MIN_SKEW_SECONDS, http_date
+from aiozarr.stores.http.errors import ServerClock
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint
 from aiozarr.stores.s3.messages import region_in
@@ -20,7 +18,6 @@ from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials, Signer
 
 CHECKSUM_MODE = "x-amz-checksum-mode"
 """The parameter, or header, that requests the checksum of an object ("GetObject" in the S3 API reference)."""
-_PAYER = "x-amz-request-payer=requester"
 
 
 class S3RegionClient:
@@ -28,79 +25,32 @@ class S3RegionClient:
 
     Attributes:
         endpoint: the bucket's address and region.
+        path: the path of the bucket, without a slash at its end.
+        template, unsigned_whole: the headers of requests, and of unsigned ones for whole objects.
         sender: sends the requests.
+        clock: the time of signatures.
     """
 
     def __init__(self, endpoint: S3Endpoint, options: S3Options) -> None:
         self.endpoint = endpoint
-        self._payer = bool(options.requester_pays)
         web = endpoint.web
-        self._path = web.path
-        self._template = RequestTemplate(web.authority, {})
-        self._unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
+        self.path = web.path
+        self.template = RequestTemplate(web.authority, {})
+        self.unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
         context = ssl_context_of(options) if web.secure else None
         self.sender = EndpointClient(
             web, options, ssl_context=context, proxies=Proxies(options.proxy), keep_encoding=True
         )
-        self._clock_offset = 0.0
+        self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
 
-    def authorise(
-        self,
-        credentials: S3Credentials,
-        method: str,
-        key: str,
-        expectation: Expectation,
-        query: str = "",
-        headers: Mapping[str, str] | None = None,
-        body: memoryview | BodyReader | None = None,
-    ) -> Request:
-        """Return a request, signed unless `credentials` are `ANONYMOUS`.
-
-        A request for a whole object also requests its checksum.
-
-        Args:
-            credentials: the credentials that sign.
-            method: the HTTP method.
-            key: the object; `""` for the bucket.
-            expectation: the response that is wanted.
-            query: further parameters, from `canonical_query`.
-            headers: further headers, which are signed, by their lower-case names.
-            body: the body, or None.
-        """
-        signer, template = self._signer, self._template
+    def signer(self, credentials: S3Credentials) -> Signer:
+        """Return the signer of these credentials."""
+        signer = self._signer
         if signer.credentials is not credentials:
             authority = self.endpoint.web.authority
-            signer = self._signer = Signer(credentials, self.endpoint.region, authority, self._now)
-        if key and method == "GET" and expectation.range is None:
-            # A signed URL has it as a parameter.
-            if credentials is ANONYMOUS:
-                template = self._unsigned_whole
-            else:
-                query = f"{CHECKSUM_MODE}=ENABLED"
-        if self._payer:
-            query = f"{query}&{_PAYER}" if query else _PAYER  # in order: the last name of all
-        path = f"{self._path}/{quote_key(key)}" if key else self._path or "/"
-        target = signer.target(method, path, query, headers)
-        return Request(
-            self.sender, method, key, target, template, expectation, credentials.key, headers=headers, body=body
-        )
-
-    def _now(self) -> float:
-        """Return the server's time in seconds since the epoch, as far as it is known."""
-        return time.time() + self._clock_offset
-
-    def correct_clock(self, date: bytes | None) -> bool:
-        """Sign with the server's time from now on, which is in the header Date of its refusal.
-
-        Returns:
-            False if the header has no date, or the times differ by less than a minute.
-        """
-        server = http_date(date)
-        if server is None or abs(server - self._now()) < MIN_SKEW_SECONDS:
-            return False
-        self._clock_offset = server - time.time()
-        return True
+            signer = self._signer = Signer(credentials, self.endpoint.region, authority, self.clock.now)
+        return signer
 
 
 def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
@@ -126,7 +76,8 @@ async def fetch_region(endpoint: S3Endpoint, options: S3Options) -> str | None:
     """Ask the server for the region of the bucket. Every response to an unsigned HEAD names it, refusals included."""
     client = S3RegionClient(endpoint, options)
     try:
-        response = await client.sender.send(client.authorise(ANONYMOUS, "HEAD", "", Expectation(head=True)))
+        request = Request(client.sender, "HEAD", "", client.path or "/", client.template, Expectation(head=True))
+        response = await client.sender.send(request)
     finally:
         await client.sender.aclose()
     return region_in(response.headers, bytes(response.body).decode("utf-8", "replace"))

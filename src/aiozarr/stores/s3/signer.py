@@ -25,16 +25,11 @@ MAX_KNOWN_QUERIES = 64
 
 @dataclass(frozen=True, slots=True)
 class S3Credentials:
-    """An access key, its secret and, for temporary credentials, the session token and the time of their expiry.
-
-    Attributes:
-        expires_at: seconds since the epoch, or None if they do not expire.
-    """
+    """An access key, its secret and, for temporary credentials, the session token."""
 
     key: str = field(repr=False)
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
-    expires_at: float | None = None
 
 
 ANONYMOUS = S3Credentials("", "")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.model import ByteRange, Value, resolve_range
 
 ObjectKey: TypeAlias = tuple[Hashable, str]

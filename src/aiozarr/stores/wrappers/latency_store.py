@@ -6,9 +6,8 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-from aiozarr.fork_safe_lock import ForkSafeLock
+from aiozarr.common.concurrency import PerLoop
 from aiozarr.model import Entry
 from aiozarr.stores.contract import Store
 from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore, entries_of, transferred_bytes
@@ -71,14 +70,13 @@ class _Bandwidth:
     """Bandwidth that operations use in turn, a slice each. Each loop has a clock, and so a bandwidth, of its own."""
 
     def __init__(self) -> None:
-        self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-        self._lock = ForkSafeLock()
+        # The time from which on the bandwidth of a loop is free.
+        self._free = PerLoop(lambda loop: [loop.time()])
 
     async def use(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
+        loop, free = asyncio.get_running_loop(), self._free.get()
         slices = max(1, math.ceil(seconds / SLICE_SECONDS))
         for _ in range(slices):
             now = loop.time()
-            with self._lock:
-                until = self._free[loop] = max(now, self._free.get(loop, now)) + seconds / slices
+            free[0] = until = max(now, free[0]) + seconds / slices
             await asyncio.sleep(until - now)

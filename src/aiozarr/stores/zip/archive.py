@@ -20,6 +20,7 @@ from copy import copy
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import (
     AiozarrError,
     ForkedProcessError,
@@ -27,7 +28,6 @@ from aiozarr.errors import (
     StoreError,
     UnsupportedOperationError,
 )
-from aiozarr.fork_safe_lock import ForkSafeLock
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
 from aiozarr.stores.local.atomic_write import NewFile, UnmetPreconditionError
 from aiozarr.stores.zip.contents import ArchiveFile, Contents, load, pieces_of, token_of

@@ -14,17 +14,7 @@ from urllib.parse import quote
 from typing_extensions import Buffer
 
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
-from aiozarr.model import (
-    ByteRange,
-    IfMatch,
-    Precondition,
-    Supports,
-    Value,
-    Version,
-    check_key,
-    is_met,
-    resolve_range,
-)
+from aiozarr.model import ByteRange, IfMatch, Precondition, Supports, Value, Version, check_key, is_met, resolve_range
 from aiozarr.stores.blocking import BlockingStore, in_thread, in_thread_uncancelled
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
 from aiozarr.stores.local.errors import store_error

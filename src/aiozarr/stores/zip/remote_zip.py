@@ -7,9 +7,8 @@ import os
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from aiozarr.concurrency import gather_all
+from aiozarr.common.concurrency import PerLoop, gather_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Range, Suffix, Supports, Value, Version, check_key, resolve_range
 from aiozarr.stores.blocking import in_thread
@@ -89,7 +88,7 @@ class RemoteZipStore(ZipStore, in_store=True):
             listable=True, conditional_reads=self._store.supports.conditional_reads, bounded_reads=True
         )
         self._loaded: RemoteContents | None = None
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._locks = PerLoop(lambda _: asyncio.Lock())
 
     @property
     def server(self) -> str | None:
@@ -142,7 +141,7 @@ class RemoteZipStore(ZipStore, in_store=True):
     async def _index(self) -> RemoteContents:
         loaded = self._loaded
         if loaded is None:
-            lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+            lock = self._locks.get()
             async with lock:
                 loaded = self._loaded
                 if loaded is None:

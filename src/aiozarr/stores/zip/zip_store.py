@@ -9,14 +9,7 @@ from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from aiozarr.model import (
-    ByteRange,
-    Entry,
-    Value,
-    Version,
-    check_key,
-    check_prefix,
-)
+from aiozarr.model import ByteRange, Entry, Value, Version, check_key, check_prefix
 from aiozarr.settings import GIB
 from aiozarr.stores.contract import Store, split_root, with_root
 from aiozarr.stores.zip.contents import Duplicates, KeyIndex

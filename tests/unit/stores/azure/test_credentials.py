@@ -11,8 +11,7 @@ import pytest
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.azure import credentials
 from aiozarr.stores.azure.address import EMULATOR_KEY, AzureEndpoint
-from aiozarr.stores.azure.authoriser import AzureTokenSource
-from aiozarr.stores.azure.credentials import AzureCredentials, find_credentials
+from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, find_credentials
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 PLACE = AzureEndpoint("data", "acct", "https://acct.blob.core.windows.net", azure=True)

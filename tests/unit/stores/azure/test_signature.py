@@ -5,9 +5,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from aiozarr.stores.azure import authoriser
+from aiozarr.stores.azure import credentials
 from aiozarr.stores.azure.address import EMULATOR_KEY
-from aiozarr.stores.azure.authoriser import ContainerSignatures, sign_container
+from aiozarr.stores.azure.credentials import ContainerSignatures, sign_container
 
 
 def test_a_signature_says_what_it_allows_and_until_when() -> None:
@@ -28,11 +28,11 @@ def test_it_is_for_this_account_container_and_use_alone(other: tuple[str, str, s
 
 def test_a_signature_is_used_for_a_quarter_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
-    monkeypatch.setattr(authoriser.time, "monotonic", lambda: now)
-    monkeypatch.setattr(authoriser.time, "time", lambda: now)
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: now)
+    monkeypatch.setattr(credentials.time, "time", lambda: now)
     signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
     first = signatures.query("r")
-    now += authoriser.REUSE_SECONDS - 1
+    now += credentials.REUSE_SECONDS - 1
     assert signatures.query("r") == first
     assert signatures.query("d") != first
     now += 2
@@ -41,12 +41,12 @@ def test_a_signature_is_used_for_a_quarter_of_an_hour(monkeypatch: pytest.Monkey
 
 def test_a_refused_signature_is_made_anew_unless_it_was_new(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
-    monkeypatch.setattr(authoriser.time, "monotonic", lambda: now)
-    monkeypatch.setattr(authoriser.time, "time", lambda: now)
+    monkeypatch.setattr(credentials.time, "monotonic", lambda: now)
+    monkeypatch.setattr(credentials.time, "time", lambda: now)
     signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
     first = signatures.query("r")
     assert not signatures.renew(first)
-    now += authoriser.MIN_AGE_SECONDS
+    now += credentials.MIN_AGE_SECONDS
     assert signatures.renew(first)
     second = signatures.query("r")
     assert second != first
@@ -56,7 +56,7 @@ def test_a_refused_signature_is_made_anew_unless_it_was_new(monkeypatch: pytest.
 
 
 def test_a_refusal_corrects_the_clock_by_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authoriser.time, "time", lambda: 1_000_000.0)
+    monkeypatch.setattr(credentials.time, "time", lambda: 1_000_000.0)
     signatures = ContainerSignatures("acct", EMULATOR_KEY, "data")
     first = signatures.query("r")
     assert signatures.renew(first, 1_090_000.0)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.azure.authoriser import SCOPE, AzureTokenSource
-from aiozarr.stores.object.token_source import RENEW_BEFORE_SECONDS
+from aiozarr.stores.azure.credentials import SCOPE, AzureTokenSource
+from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
 
 
 @dataclass

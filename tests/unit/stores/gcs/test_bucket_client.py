@@ -16,9 +16,9 @@ from aiozarr.errors import (
     StoreError,
     ThrottledError,
 )
-from aiozarr.model import Entry, Range, Suffix, Version
+from aiozarr.model import Range, Suffix
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs.bucket_client import GcsBucketClient
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Spoil, first, html, no_answer, status, when
@@ -35,20 +35,6 @@ def test_connections_are_opened_ahead(server: GcsServer) -> None:
             await asyncio.sleep(0.01)
         assert await asyncio.gather(*(store.fetch("k") for _ in range(3))) == [None] * 3
         assert server.connections == 3
-
-    run(server, use)
-
-
-def test_every_operation_returns_the_same_generation(server: GcsServer) -> None:
-    async def use(store: ObjectStore) -> None:
-        version = await store.set("k", b"0123456789")
-        assert version == Version(generation=str(server.blob("bucket", "k").generation))  # type: ignore[union-attr]
-        for byte_range in (None, Range(2, 3), Suffix(2), Range(99, 1)):
-            value = await store.fetch("k", byte_range)
-            assert value is not None
-            assert (value.version, value.size) == (version, 10)
-        assert await store.stat("k") == Entry("k", 10, version)
-        assert [entry async for entry in store.scan()] == [Entry("k", 10, version)]
 
     run(server, use)
 

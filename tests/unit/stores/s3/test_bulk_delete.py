@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aiozarr.errors import EraseError, PermissionDeniedError, StoreError, ThrottledError
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
@@ -60,6 +60,7 @@ async def test_every_key_that_is_left_is_named_after_one_request(server: FaultSe
         StoreError,
     ]
     assert [failures[key].retryable for key in ("k/3", "k/5", keys[-1])] == [False, True, True]
+    assert {failures[key].status for key in failures} == {200}
     assert failures["k/3"].key == "k/3"
     assert len(server.requests) == 1
     assert set(server.keys()) == {"bkt/root/a/b", *(f"bkt/root/{key}" for key in failures)}

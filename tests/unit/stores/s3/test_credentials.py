@@ -6,9 +6,9 @@ import asyncio
 import os
 import sys
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import botocore.credentials
@@ -17,11 +17,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket import token_source
+from aiozarr.stores.bucket.store import ObjectStore
+from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3 import credentials
 from aiozarr.stores.s3.credentials import (
-    RENEW_BEFORE_SECONDS,
     REUSE_SECONDS,
     FoundCredentials,
     has_files,
@@ -238,19 +239,26 @@ class Found:
 
 @pytest.mark.parametrize(
     ("lifetime", "reused"),
-    [(None, REUSE_SECONDS), (1000, 1000 - RENEW_BEFORE_SECONDS), (28800, REUSE_SECONDS), (60, 1)],
+    [
+        (None, REUSE_SECONDS - RENEW_BEFORE_SECONDS),
+        (1000, 1000 - RENEW_BEFORE_SECONDS),
+        (28800, REUSE_SECONDS - RENEW_BEFORE_SECONDS),
+        (60, 1),
+    ],
 )
 async def test_credentials_are_cached_for_a_while_and_renewed_before_they_expire(
     monkeypatch: pytest.MonkeyPatch, lifetime: float | None, reused: float
 ) -> None:
     now = 1_800_000_000.0
-    monkeypatch.setattr(time, "time", lambda: now)
+    clocks = SimpleNamespace(time=lambda: now, monotonic=lambda: now - 1e9)
+    for module in (credentials, token_source):
+        monkeypatch.setattr(module, "time", clocks)
     expiry = None if lifetime is None else datetime.fromtimestamp(now + lifetime, UTC)
     monkeypatch.setattr(credentials, "find_credentials", lambda *_: Found(1, expiry))
     source = FoundCredentials(S3Options(), "us-east-1")
     assert source.cached() is None
-    found = await source.credentials()
-    assert (found.key, found.expires_at) == ("KEY1", None if lifetime is None else now + lifetime)
+    found = await source.token()
+    assert found.key == "KEY1"
     now += reused - 0.5
     assert source.cached() is found
     now += 0.5
@@ -266,13 +274,13 @@ async def test_one_of_many_that_wait_looks_for_credentials(monkeypatch: pytest.M
 
     monkeypatch.setattr(credentials, "find_credentials", find)
     source = FoundCredentials(S3Options(), "us-east-1")
-    found = await asyncio.gather(*(source.credentials() for _ in range(10)))
+    found = await asyncio.gather(*(source.token() for _ in range(10)))
     assert {each.key for each in found} == {"KEY1"}
-    assert await asyncio.to_thread(lambda: asyncio.run(source.credentials())) is found[0]  # another loop
+    assert await asyncio.to_thread(lambda: asyncio.run(source.token())) is found[0]  # another loop
     assert len(looked) == 1
     for _ in range(3):
-        assert source.record_refusal("KEY1")
-        assert (await source.credentials()).key == "KEY2"
+        assert source.record_refusal(found[0])
+        assert (await source.token()).key == "KEY2"
     assert len(looked) == 2
 
 
@@ -282,5 +290,5 @@ async def test_errors_of_botocore_are_told_without_their_words(monkeypatch: pyte
 
     monkeypatch.setattr(credentials, "find_credentials", find)
     with pytest.raises(UnauthenticatedError, match="ClientError") as caught:
-        await FoundCredentials(S3Options(), "us-east-1").credentials()
+        await FoundCredentials(S3Options(), "us-east-1").token()
     assert "hidden" not in str(caught.value)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from aiozarr.errors import PermissionDeniedError, StoreError, UnsupportedOperationError
+from aiozarr.errors import (
+    PermissionDeniedError,
+    PreconditionFailedError,
+    StoreError,
+    ThrottledError,
+    UnsupportedOperationError,
+)
 from aiozarr.http1.connection import Response
-from aiozarr.http1.response_check import ERROR_BODY
-from aiozarr.model import Version
+from aiozarr.http1.response_check import NO_VALUE
+from aiozarr.model import IfAbsent, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.s3 import bucket_client
@@ -49,6 +56,19 @@ async def test_parts_become_one_object(s3_server: LocalS3, monkeypatch: pytest.M
         value = await store.fetch("ä b")
         assert value is not None
         assert (bytes(value.data), value.version) == (body.data, version)
+
+
+async def test_conditions_of_uploads(server: FaultServer) -> None:
+    async with at(server) as store:
+        assert store.upload_part_bytes(1 << 30) is not None
+        assert store.upload_part_bytes(1 << 30, conditional=True) is None  # the probe has not tested parts
+        await store.upload("x", BytesBody(10), precondition=IfAbsent())
+        with pytest.raises(PreconditionFailedError):
+            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+        store.supports = replace(store.supports, conditional_writes=False)
+        with pytest.raises(UnsupportedOperationError):
+            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+    assert server.get("bkt/root/x") == BytesBody(10).data
 
 
 async def test_aborted_parts_store_nothing(s3_server: LocalS3) -> None:
@@ -109,6 +129,7 @@ def test_a_body_that_is_read_while_it_is_sent_has_no_checksum_but_crc32c(
         (Reply(501), UnsupportedOperationError, False),
         (Reply(200, (), b"<html>log in</html>"), StoreError, False),
         (Reply(200, (), b"<Error><Code>InternalError</Code></Error>"), StoreError, True),
+        (Reply(200, (), b"<Error><Code>SlowDown</Code></Error>"), ThrottledError, True),
         (Reply(404, (), b"<Code>NoSuchBucket</Code>"), StoreError, False),
     ],
 )
@@ -128,6 +149,7 @@ async def test_only_a_result_confirms_a_step(
                 await step
             assert isinstance(caught.value, error)
             assert (caught.value.retryable, caught.value.key) == (retryable, "x")
+            assert caught.value.status == reply.status
 
 
 async def test_an_upload_follows_the_bucket_to_its_region() -> None:
@@ -145,7 +167,7 @@ async def test_an_upload_follows_the_bucket_to_its_region() -> None:
 
 
 def response(status: int, body: bytes) -> Response:
-    return Response(status, {}, ERROR_BODY, body)
+    return Response(status, {}, NO_VALUE, body)
 
 
 def test_messages() -> None:

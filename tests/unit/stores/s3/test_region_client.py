@@ -21,7 +21,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.model import Range
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import credentials
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
@@ -49,7 +49,7 @@ async def test_a_read_is_a_signed_get_with_range_and_condition(server: FaultServ
 async def test_an_expired_signature_is_renewed_once(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with at(server) as store:
         assert await store.exists("a/b")
-        monkeypatch.setattr(store._client._source, "record_refusal", lambda key: True)  # type: ignore[attr-defined]
+        monkeypatch.setattr(store._client.tokens, "record_refusal", lambda key: True)  # type: ignore[attr-defined]
         server.script = spoil.only({2: document("ExpiredToken", 403)})
         assert await store.get("a/b") is not None
         assert len(server.requests) == 3

@@ -110,3 +110,4 @@ async def test_only_a_result_says_that_an_object_was_copied(
             await store.copy_from(store, "k", "l", size=1)
     assert type(caught.value) is error or error is StoreError
     assert getattr(caught.value, "retryable", False) == (status in (200, 503))
+    assert getattr(caught.value, "status", None) == status

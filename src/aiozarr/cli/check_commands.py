@@ -1,0 +1,304 @@
+"""The commands check, verify and validate: compare objects, decode chunks and check documents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import click
+
+from aiozarr.cli.exit_codes import ERROR
+from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.targets import (
+    StorageOptions,
+    TargetOptions,
+    batched,
+    check_listable,
+    copy_store_options,
+    exclude_option,
+    include_option,
+    iterated,
+    opened,
+    store_options,
+)
+from aiozarr.common.formatting import format_count
+
+if TYPE_CHECKING:
+    from aiozarr.engine import Progress, ScheduledStore
+    from aiozarr.hierarchy import BadObject, Finding, ValidateReport, VerifyReport
+    from aiozarr.model import Entry
+    from aiozarr.transfer.key_filter import KeyFilter
+
+State = Literal["equal", "differs", "missing", "surplus", "error"]
+SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "-", "surplus": "+", "error": "!"}
+"""The signs of `rclone check --combined`, seen from the destination."""
+
+CONCURRENT_COMPARISONS = 32
+PART_BYTES = 8 << 20
+
+
+class Comparison(NamedTuple):
+    """The result for one key: its state, and the sizes on both sides, None where there is no object."""
+
+    key: str
+    state: State
+    source_size: int | None
+    destination_size: int | None
+    reason: str
+
+
+@click.command()
+@click.argument("src")
+@click.argument("dst")
+@click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
+@click.option("--one-way", is_flag=True, help="Objects that only DST has are no difference.")
+@include_option
+@exclude_option
+@copy_store_options
+@output_options
+def check(
+    src: str,
+    dst: str,
+    download: bool,
+    one_way: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    stores: TargetOptions,
+    out: Output,
+) -> None:
+    """Compare the objects below SRC and DST by key and size, or with --download by all bytes.
+
+    The metadata of SRC name its objects if its server cannot list, as web servers cannot.
+
+    Differences are printed with the signs of rclone: * differs, - is missing in DST, + is in DST only, ! is an error.
+    With -v equal objects are printed too, with the sign =. The exit status is 1 if there is a difference.
+    """
+    counts: dict[str, int] = dict.fromkeys(SIGNS, 0)
+
+    from aiozarr.transfer.key_filter import KeyFilter
+
+    wanted = KeyFilter(include, exclude)
+    with (
+        out.progress("comparing") as progress,
+        iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
+    ):
+        for each in items:
+            if one_way and each.state == "surplus":
+                continue
+            counts[each.state] += 1
+            if each.state != "equal" or out.verbose:
+                reason = f": {each.reason}" if each.reason else ""
+                record = {"type": "object", **each._asdict()}
+                out.record(record, f"{SIGNS[each.state]} {plain(each.key)}{reason}")
+    if out.as_json:
+        out.record({"type": "total", **dict(counts.items())}, "")
+    out.say(", ".join([f"{number:,} {state}" for state, number in counts.items()]))
+    if sum(counts.values()) > counts["equal"]:
+        sys.exit(ERROR)
+
+
+async def _compare(
+    src: str,
+    dst: str,
+    stores: TargetOptions,
+    wanted: KeyFilter,
+    *,
+    download: bool,
+    progress: Callable[[Progress], None] | None,
+) -> AsyncGenerator[Comparison, None]:
+    """Yield a comparison of each key. The listing of the destination is held in memory, that of the source is not.
+
+    Raises:
+        NodeNotFoundError: nothing is stored at the source.
+    """
+    from aiozarr.common.concurrency import map_concurrently
+    from aiozarr.engine import Progress, bind_callback, current_engine
+    from aiozarr.errors import NodeNotFoundError
+
+    report = bind_callback(progress)
+    async with (
+        opened(src, stores.of(src, "source")) as source,
+        opened(dst, stores.of(dst, "destination")) as destination,
+    ):
+        check_listable(destination.store)
+        others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
+        done = done_bytes = 0
+
+        async def compare(entry: Entry) -> Comparison:
+            nonlocal done, done_bytes
+            if entry.key not in others:
+                return Comparison(entry.key, "missing", entry.size, None, "")
+            found = await _compare_object(entry, others[entry.key], source, destination, download=download)
+            done, done_bytes = done + 1, done_bytes + (entry.size or 0)
+            if report is not None:
+                report(Progress(done, max(done, len(others)), done_bytes, total_bytes))
+            return found
+
+        total_bytes = sum([size or 0 for size in others.values()])
+        seen: set[str] = set()
+        is_listable = source.store.supports.listable
+        listing = source.scan()
+        if not is_listable:
+            from aiozarr.transfer.node_tree import load_tree
+
+            engine = current_engine()
+            assert engine is not None, "runs on the I/O thread"
+            listing = (await load_tree(engine, source.store, source.settings, None)).entries()
+        async for entries in batched(listing):
+            batch = [entry for entry in entries if wanted.matches(entry.key)]
+            if not is_listable:
+                # Metadata name the objects that may be stored, without sizes.
+                stats = await map_concurrently(
+                    lambda entry: source.stat(entry.key), batch, concurrency=CONCURRENT_COMPARISONS
+                )
+                batch = [entry for entry in stats if entry is not None]
+            for found in await map_concurrently(compare, batch, concurrency=CONCURRENT_COMPARISONS):
+                seen.add(found.key)
+                yield found
+        if not seen:
+            # A misspelled source is no empty one.
+            raise NodeNotFoundError(f"nothing is stored at {src}", url=src)
+        for key in sorted(others.keys() - seen):
+            yield Comparison(key, "surplus", None, others[key], "")
+
+
+async def _compare_object(
+    entry: Entry, other_size: int | None, source: ScheduledStore, destination: ScheduledStore, *, download: bool
+) -> Comparison:
+    from aiozarr.errors import StoreError
+
+    def result(state: State, reason: str = "") -> Comparison:
+        return Comparison(entry.key, state, entry.size, other_size, reason)
+
+    if entry.size is not None and other_size is not None and entry.size != other_size:
+        return result("differs", f"{bytes_text(entry.size)} and {bytes_text(other_size)}")
+    if not download and entry.size is not None:
+        return result("equal")
+    try:
+        position = await _first_difference(entry.key, source, destination)
+    except StoreError as error:
+        return result("error", str(error))
+    return result("equal") if position is None else result("differs", f"from byte {position} on")
+
+
+async def _first_difference(key: str, source: ScheduledStore, destination: ScheduledStore) -> int | None:
+    """Return the start of the first part of an object that differs between both stores, or None."""
+    from aiozarr.common.concurrency import gather_all
+    from aiozarr.model import Range
+    from aiozarr.stores.contract import byte_view
+
+    start = 0
+    while True:
+        part = Range(start, PART_BYTES)
+        values: list[Any] = await gather_all(
+            [store.fetch(key, part, cost=PART_BYTES) for store in (source, destination)]
+        )
+        one, other = [b"" if value is None else byte_view(value.data) for value in values]
+        if one != other or None in values:
+            same = next(
+                (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+            )
+            return start + same
+        if len(one) < PART_BYTES:
+            return None
+        start += PART_BYTES
+
+
+@click.command()
+@click.argument("target")
+@store_options
+@output_options
+def verify(target: str, stores: TargetOptions, out: Output) -> None:
+    """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
+
+    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
+    is no array.
+
+    Damage that can still be decoded is found only if the codecs store checksums. Without them, `aiozarr check
+    --download` compares all bytes with those of a copy.
+    """
+    from aiozarr.errors import NodeNotFoundError
+    from aiozarr.hierarchy import VerifyReport
+
+    report = VerifyReport()
+    with (
+        out.progress("verifying") as progress,
+        iterated(_bad_objects(target, stores.of(target), report, progress)) as items,
+    ):
+        for bad in items:
+            where = f" ({bad.range})" if bad.range else ""
+            text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
+            out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)
+    if not (report.arrays or report.bad):
+        raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
+    if out.as_json:
+        found = {"bad": len(report.bad), "outside": len(report.outside), "bytes": report.bytes}
+        totals = {"arrays": report.arrays, "objects": report.objects, "missing": report.missing, **found}
+        out.record({"type": "total", **totals}, "")
+    missing = "" if report.missing is None else f", {report.missing:,} not stored"
+    out.say(
+        f"{format_count(report.arrays, 'array')}, {format_count(report.objects, 'object')} decoded to "
+        f"{bytes_text(report.bytes)}: "
+        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid"
+    )
+    if report.bad:
+        sys.exit(ERROR)
+
+
+async def _bad_objects(
+    target: str, options: StorageOptions, report: VerifyReport, progress: Callable[[Progress], None] | None
+) -> AsyncGenerator[BadObject, None]:
+    from aiozarr.engine import bind_callback
+    from aiozarr.hierarchy.internal import Verification, open_node
+
+    async with (
+        open_node(target, storage_options=options) as node,
+        aclosing(Verification(node, report, bind_callback(progress)).run()) as found,
+    ):
+        async for bad in found:
+            yield bad
+
+
+@click.command()
+@click.argument("target")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@store_options
+@output_options
+def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:
+    """Check the metadata documents of TARGET and of all nodes below it. Chunks are not read.
+
+    An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
+    aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
+    """
+    from aiozarr.hierarchy import ValidateReport
+    from aiozarr.hierarchy.internal import SEVERITIES
+
+    report = ValidateReport()
+    with iterated(_findings(target, stores.of(target), report)) as items:
+        for finding in items:
+            place = "/".join([part for part in (finding.path, finding.key) if part])
+            member = f" {finding.member}" if finding.member else ""
+            text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
+            out.record({"type": "finding", **asdict(finding)}, text)
+    counts: dict[str, int] = {name: report.count(name) for name in SEVERITIES}
+    if out.as_json:
+        out.record({"type": "total", "nodes": report.nodes, **counts}, "")
+    findings = [format_count(count, name) for name, count in counts.items()]
+    out.say(f"{format_count(report.nodes, 'node')}: {', '.join(findings)}")
+    if counts["error"] or (strict and counts["warning"]):
+        sys.exit(ERROR)
+
+
+async def _findings(target: str, options: StorageOptions, report: ValidateReport) -> AsyncGenerator[Finding, None]:
+    from aiozarr.engine import current_engine
+    from aiozarr.hierarchy.internal import NodeAccess, validate_tree
+
+    async with opened(target, options) as store:
+        engine = current_engine()
+        assert engine is not None, "runs on the I/O thread"
+        async with aclosing(validate_tree(NodeAccess(engine, store.store, "", store.settings), report)) as found:
+            async for finding in found:
+                yield finding

@@ -1,0 +1,86 @@
+"""Locks, cached properties and serial numbers that a forked process can use: no thread of its parent holds them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+from weakref import WeakSet
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ForkSafeLock:
+    """A `threading.Lock` for `with`, replaced in a forked child: the thread that held it does not exist there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def renew(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = threading.Lock()
+
+
+_locks: WeakSet[ForkSafeLock] = WeakSet()
+
+
+def _after_fork() -> None:
+    for lock in list(_locks):
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class SerialNumbers:
+    """The numbers 1, 2, 3 and so on, each of them once. In free-threaded builds `itertools.count` may repeat some."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._lock = ForkSafeLock()
+
+    def next(self) -> int:
+        """Return the next number."""
+        with self._lock:
+            return next(self._numbers)
+
+
+class fork_safe_cached_property(Generic[T_co]):  # noqa: N801  # used as a decorator, like functools.cached_property
+    """A property that is computed once per instance and stored as an attribute of the instance.
+
+    `functools.cached_property` holds a lock while it computes, before Python 3.12. A fork in another thread leaves this
+    lock locked in the child, for all instances of the class. Without the lock two threads may both compute the value,
+    so it must be the same for both.
+    """
+
+    def __init__(self, function: Callable[[Any], T_co]) -> None:
+        self._function = function
+        self._name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T_co: ...
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Self | T_co:
+        if instance is None:
+            return self
+        value = self._function(instance)
+        # As an attribute, also of a frozen instance: asking for `__dict__` makes a dictionary for each instance.
+        object.__setattr__(instance, self._name, value)
+        return value
