@@ -128,7 +128,7 @@ async def measure(library: str, folder: str, count: int) -> list[float]:
     async def awaited(result: Any) -> Any:
         return await result if isinstance(result, Awaitable) else result
 
-    async def timed(step: Callable[[str], Any], items: Sequence[str] = names) -> list[Any]:
+    async def timed(step: Callable[[Any], Any], items: Sequence[Any] = names) -> list[Any]:
         begun = time.process_time()
         results = [await awaited(step(name)) for name in items]
         costs.append((time.process_time() - begun) / count * 1e6)
@@ -176,7 +176,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=2, metavar=("LIBRARY", "FOLDER"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:
-        print(*asyncio.run(measure(*args.measure, args.nodes)))
+        library, folder = args.measure
+        print(*asyncio.run(measure(library, folder, args.nodes)))
         return
     # Imported here: the interpreters of the peers may lack it.
     from benchmarks.table import console_of, rows_table

@@ -274,7 +274,7 @@ class SharedResults(Generic[T]):
     def __init__(self) -> None:
         self._made: dict[Hashable, T] = {}
 
-    def get(self, described: object, *others: Hashable, make: Callable[[], T]) -> T:
+    def get(self, described: Any, *others: Hashable, make: Callable[[], T]) -> T:
         """Return the result for this description and these `others`; `make()` if there is none yet."""
         try:
             # Not the values themselves: True and 1.0 equal 1, and an extension may refuse them.

@@ -96,8 +96,10 @@ class Node(ABC, Generic[M]):
         shown = self._shown
         if shown is None or shown[0] is not self._metadata:
             metadata = self._metadata
-            own = metadata.copied() if isinstance(metadata, ArrayMetadata) else metadata
-            shown = self._shown = metadata, replace(own, attributes=frozen_attributes(metadata.attributes))
+            shown = self._shown = (
+                metadata,
+                replace(metadata.copied(), attributes=frozen_attributes(metadata.attributes)),
+            )
         return shown[1]
 
     @property

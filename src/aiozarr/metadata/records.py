@@ -201,6 +201,10 @@ class GroupMetadata:
     extra: Mapping[str, JSON] = field(default_factory=dict)
     consolidated: Consolidated | None = None
 
+    def copied(self) -> GroupMetadata:
+        """Return the same record: groups have no configurations that they share."""
+        return self
+
     def with_attributes(self, attributes: Mapping[str, JSON]) -> GroupMetadata:
         """Return a copy with these attributes; `render_node` checks that they are JSON."""
         return replace(self, attributes=dict(attributes))
