@@ -183,7 +183,8 @@ def main() -> None:
     from benchmarks.table import console_of, rows_table
 
     console = console_of()
-    pythons = {"aiozarr": sys.executable} | dict.fromkeys(("zarr-python", "tensorstore"), args.peers_python)
+    peers = str(args.peers_python)
+    pythons = {"aiozarr": sys.executable, "zarr-python": peers, "tensorstore": peers}
     with tempfile.TemporaryDirectory() as folder:
         seconds = first_reads(pythons, folder, 2 * args.rounds)
         rows = [[name, *_process_cells(value, seconds)] for name, value in seconds.items()]

@@ -73,10 +73,10 @@ MUTUAL_TYPES = {
 BUDGET = {
     "stores": 9730,
     "engine": 8460,
-    "hierarchy": 5970,
+    "hierarchy": 5995,
     "codecs": 4570,
     "driver": 3400,
-    "metadata": 2820,
+    "metadata": 2825,
     "transfer": 1935,
     "cli": 2170,
     "grid": 2240,

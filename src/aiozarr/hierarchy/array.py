@@ -31,7 +31,7 @@ from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata.names import key_prefix
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.stores import Store
+from aiozarr.stores import BlockingStore, Store
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,8 @@ AnyArray: TypeAlias = "NDArray[Any]"
 
 MAX_MARKED_BYTES = 1 << 20
 """Appended bytes that are hashed in the caller's thread, in at most 1 ms."""
+SMALL_CHUNK_BYTES = 128 << 10
+"""Chunks of a file up to this size are decoded without numcodecs, whose import takes 50 ms."""
 CUT_SECONDS = 2.0
 """What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
 
@@ -69,6 +71,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         self._present_shape: tuple[int, ...] | None = None
         self._runtime_transformers: tuple[StorageTransformer, ...] = ()
         self._chunk_store = self._transformed_store(metadata)
+        _import_used(self._layout, store, options)
 
     # A handle in a list of handles, or beside None, is no use of its values.
     __hash__ = object.__hash__
@@ -621,6 +624,28 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)
+
+
+def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> None:
+    """Import what reads and writes of an array will need.
+
+    Not in the midst of a read: the child of a fork would wait forever for an import that another thread has begun.
+    """
+    if options.mode != "r":
+        import aiozarr.engine.write.write_operation
+        import aiozarr.hierarchy.casting
+        import aiozarr.schedule.executor
+    is_whole = layout.shard is None and layout.largest.pipeline.raw is None
+    is_simple = is_whole and isinstance(store, BlockingStore)
+    if not is_simple or layout.spec.nbytes > SMALL_CHUNK_BYTES:
+        import numcodecs  # noqa: F401
+    if not is_simple:
+        import aiozarr.engine.read.shard_read
+        import aiozarr.engine.request.coalescer
+        import aiozarr.engine.request.multipart_request
+        import aiozarr.grid.byte_runs
+    if layout.inner_count != 1:
+        import aiozarr.grid.adjacent_chunks  # noqa: F401
 
 
 def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:

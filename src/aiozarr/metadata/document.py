@@ -137,13 +137,14 @@ def checked_document(members: Mapping[str, Any], *, finite: bool = True) -> tupl
         # Keys that are no strings, and numbers that are not equal to themselves, are read as others.
         is_equal = document.members == members
     except (TypeError, ValueError, RecursionError, InvalidMetadataError):
-        is_equal = False
-    if not is_equal:
-        for name, value in members.items():
-            check_json(value, name, finite=finite, unicode=False)
-        data = _dump(members, finite=finite)
-        document = load_document(data, max_bytes=len(data))
-    return data, document
+        pass  # named below
+    else:
+        if is_equal:
+            return data, document
+    for name, value in members.items():
+        check_json(value, name, finite=finite, unicode=False)
+    data = _dump(members, finite=finite)
+    return data, load_document(data, max_bytes=len(data))
 
 
 def _dump(members: Mapping[str, Any], *, finite: bool) -> bytes:
