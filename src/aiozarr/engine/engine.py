@@ -13,7 +13,6 @@ from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.plan.plan import Plan
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
+    from aiozarr.engine.scheduled_store import ScheduledStore
     from aiozarr.engine.write.object_write import ObjectWrite
     from aiozarr.engine.write.write_operation import Write
 
@@ -60,6 +60,8 @@ class Engine:
 
     def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:
         """Return `store` for operations on single keys, which wait their turn like everything else."""
+        from aiozarr.engine.scheduled_store import ScheduledStore
+
         return ScheduledStore(self.state, store, settings, report)
 
     def key_lock(self, store: Store, key: str) -> AbstractAsyncContextManager[None]:
@@ -218,7 +220,7 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything in flight and let the threads end."""
-        await self.state.queues.close()
+        await self.state.close()
         self.state.pool.close()
 
     def _prepare(self, settings: Settings) -> None:

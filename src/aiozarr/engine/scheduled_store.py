@@ -20,12 +20,14 @@ from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore
 from aiozarr.stores.contract import Store, too_large
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aiozarr.engine.object_read import PartLimits, ReadTarget
     from aiozarr.http1.request import BodyReader
 
 
@@ -101,6 +103,8 @@ class ScheduledStore:
             LimitError: the object has more than `max_bytes` bytes. At most one part of it was fetched.
             UnsupportedOperationError: the store does not report the size of a large object.
         """
+        from aiozarr.engine.object_read import PartLimits
+
         # A range bounds the response, whatever the caller expects. An empty object has no byte to start at.
         supports = self.store.supports
         is_ranged = max_bytes > 0 and supports.partial_reads and supports.clipped_reads
@@ -129,6 +133,8 @@ class ScheduledStore:
         Raises:
             ChangedError: the object has another version or size, or is gone.
         """
+        from aiozarr.engine.object_read import PartLimits
+
         size = entry.size
         assert size is not None
         limits = PartLimits(min(part_bytes, size), part_bytes, size, "")
@@ -144,6 +150,7 @@ class ScheduledStore:
         *,
         size: int | None = None,
     ) -> Value | None:
+
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
             part_bytes = limits.total if part is None or part.length is None else part.length
             value = await self._call(
@@ -207,6 +214,18 @@ class ScheduledStore:
         Raises:
             PreconditionFailedError: `precondition` does not hold.
         """
+        store = self.store
+        if self._observer is None and isinstance(store, BlockingStore) and type(store).set is BlockingStore.set:
+            # One call of a thread: there is no server whose requests would be limited or counted.
+            begun = monotonic()
+            try:
+                return await store.set(key, data, precondition=precondition)
+            except StoreError as error:
+                if not error.retryable:
+                    error.attempts, error.elapsed = 1, monotonic() - begun
+                    raise
+            finally:
+                self._state.invalidate(store, key)
         size = memoryview(data).nbytes
 
         async def send(attempt: int) -> Version | None:

@@ -12,7 +12,6 @@ from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.group_commit import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
-from aiozarr.schedule.executor import RequestQueues
 from aiozarr.schedule.requests import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.request.coalescer import RangeCoalescer
     from aiozarr.engine.request.in_flight import ChunksInFlight
     from aiozarr.engine.request.shard_index import ShardIndexes
+    from aiozarr.schedule.executor import RequestQueues
 
 
 MAX_NOTED_STORES = 4096
@@ -45,7 +45,6 @@ class EngineState:
 
     Attributes:
         pool: the worker threads.
-        queues: the request queues of stores behind a network.
         blocking_queue: the request queue of blocking stores.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         key_locks: stored objects that are being changed in part.
@@ -54,12 +53,18 @@ class EngineState:
 
     def __init__(self, pool: WorkerPool) -> None:
         self.pool = pool
-        self.queues = RequestQueues(self._after_responses)
         self.blocking_queue = BlockingQueue(pool)
         self.sizes = SizeCache()
         self.key_locks = KeyLocks()
         self.stores_without_versions = NotedStores()
         self._warned = NotedStores()
+
+    @fork_safe_cached_property
+    def queues(self) -> RequestQueues:
+        """The request queues of stores behind a network."""
+        from aiozarr.schedule.executor import RequestQueues
+
+        return RequestQueues(self._after_responses)
 
     @fork_safe_cached_property
     def in_flight(self) -> ChunksInFlight:
@@ -77,13 +82,9 @@ class EngineState:
 
     @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
-        """Decoded chunks, if settings have a cache.
-
-        The table of indexes is made before. Immediate reads look into both from other threads, and must make neither.
-        """
+        """Decoded chunks, if settings have a cache. Immediate reads look into them from other threads."""
         from aiozarr.engine.cache.chunks import ChunkCaches
 
-        assert self.indexes is not None
         return ChunkCaches()
 
     @fork_safe_cached_property
@@ -98,6 +99,11 @@ class EngineState:
         if self.has_read_arrays:
             self.coalescer.flush()
         self.pool.flush()
+
+    @property
+    def indexes_if_made(self) -> ShardIndexes | None:
+        """The shard indexes; None if no shard was read. Any thread may ask."""
+        return vars(self).get("indexes")
 
     @property
     def has_read_arrays(self) -> bool:
@@ -119,13 +125,15 @@ class EngineState:
         """
         if not self.has_read_arrays:
             return
-        if self.indexes.is_idle and not (self.in_flight or self.chunk_caches):
+        indexes = self.indexes_if_made
+        if (indexes is None or indexes.is_idle) and not (self.in_flight or self.chunk_caches):
             return
         identity = None if key is None else store.object_identity(key)
         for batch in [each for batches in self.in_flight.values() for each in batches]:
             if key is None or batch.may_contain(key, identity):
                 batch.invalidate()
-        self.indexes.invalidate(key, identity)
+        if indexes is not None:
+            indexes.invalidate(key, identity)
         if key is None:
             self.chunk_caches.clear()
         else:
@@ -146,8 +154,12 @@ class EngineState:
     @property
     def is_idle(self) -> bool:
         """True if nothing is queued, in flight, waiting to be merged, or locked."""
-        if not all([part.is_idle for part in (self.blocking_queue, self.queues, self.key_locks)]):
+        made = [vars(self)[name] for name in ("queues", "indexes", "coalescer") if name in vars(self)]
+        if not all([part.is_idle for part in (self.blocking_queue, self.key_locks, *made)]):
             return False
-        if not self.has_read_arrays:
-            return True
-        return not self.in_flight and self.indexes.is_idle and self.coalescer.is_idle
+        return not (self.has_read_arrays and self.in_flight)
+
+    async def close(self) -> None:
+        """Cancel all requests in flight and wait for their ends."""
+        if "queues" in vars(self):
+            await self.queues.close()

@@ -8,8 +8,8 @@ from typing import Any, SupportsIndex, TypeVar, Unpack
 from numpy.typing import ArrayLike
 
 from aiozarr.engine.open_store import Target
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import Group, MakeNode, make_array, make_group
+from aiozarr.hierarchy.array import Array, make_array
+from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.mutations.nodes import create_node
 from aiozarr.hierarchy.new_metadata.by_format import (
     AnyFormatOptions,
@@ -18,7 +18,7 @@ from aiozarr.hierarchy.new_metadata.by_format import (
     with_options,
 )
 from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.schedule.operations import observed

@@ -114,13 +114,13 @@ class BlockingStore(Store):
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation does not await it, so `call` must have no side effects."""
-    future = _start(call)
+    future = start_in_thread(call)
     return call() if future is None else await future
 
 
 async def in_thread_uncancelled(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation is raised only after `call` has ended."""
-    future = _start(call)
+    future = start_in_thread(call)
     if future is None:
         return call()
     try:
@@ -131,7 +131,7 @@ async def in_thread_uncancelled(call: Callable[[], T]) -> T:
         raise
 
 
-def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
+def start_in_thread(call: Callable[[], T]) -> asyncio.Future[T] | None:
     """Start `call` in a thread of the loop's default executor.
 
     Returns: the future of its result, or None if the interpreter is exiting (atexit) and no thread can be started.

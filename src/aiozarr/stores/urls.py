@@ -11,9 +11,8 @@ from urllib.parse import unquote
 from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
-from aiozarr.stores.bucket.schemes import BUCKET_CLIENTS
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.options.option_table import flatten, pick
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -65,7 +64,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             inner = split_archive(location) if opener in (_http, _object) else None
             if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
-            return opener(location, flatten(scheme, storage_options))
+            return opener(location, _flat(scheme, storage_options))
         opened = _from_plugin(scheme, location, storage_options)
         if opened is not None:
             return opened
@@ -133,13 +132,22 @@ def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None
     return FsspecStore(url, **options)
 
 
+def _flat(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a store, with those under the name of its protocol among them."""
+    if not options:
+        return options
+    from aiozarr.stores.options.option_table import flatten
+
+    return flatten(scheme, options)
+
+
 def _local(path: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.local.store import LocalStore
 
     found = _local_archive(path)
     if found is not None:
         return _zip(*found, options)
-    options = flatten("file", options)
+    options = _flat("file", options)
     _only(options, "durable")
     return LocalStore(path, **options)
 
@@ -156,9 +164,10 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 
 
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
+    from aiozarr.stores.options.option_table import pick
     from aiozarr.stores.zip import ZipStore
 
-    own, rest = pick("zip", ("durable", *_ZIP), flatten("file", options))
+    own, rest = pick("zip", ("durable", *_ZIP), _flat("file", options))
     _only(rest)
     return ZipStore(path, "a", prefix=inner and inner + "/", **own)
 
@@ -203,6 +212,7 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(os.path.expanduser(location), inner, options)
     if location.lower().startswith("file://"):
         return _zip(_file_path(location), inner, options)
+    from aiozarr.stores.options.option_table import pick
     from aiozarr.stores.zip import RemoteZipStore
 
     address, query = _without_query(location)
@@ -213,7 +223,7 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
     # In a chain of fsspec, each link has its own options.
     scheme = location.partition(":")[0].lower()
     chained = scheme not in _OPENERS and "::" in location
-    store = from_url(directory_url(above) + query, **(rest if chained else flatten(scheme, rest)))
+    store = from_url(directory_url(above) + query, **(rest if chained else _flat(scheme, rest)))
     # The paths of web addresses are percent-encoded, paths of buckets are not.
     key = name if store.url_of(" ").endswith(" ") else unquote(name)
     archive = RemoteZipStore(store, key=key, prefix=inner and inner + "/", **own)

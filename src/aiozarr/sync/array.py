@@ -6,22 +6,26 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from aiozarr import hierarchy
-from aiozarr.engine import Plan, ProgressLike
-from aiozarr.grid.advanced import ArraySelection
 from aiozarr.grid.transform import BasicSelection
-from aiozarr.hierarchy.casting import convert_values, is_large_cast
+from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
 from aiozarr.hierarchy.node import Node as AsyncNode
-from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
-from aiozarr.stores.transformer import StorageTransformer
+from aiozarr.hierarchy.view import View as AsyncView
 from aiozarr.sync.wait import Forwarded, blocking_method, iterate, unchanged, wait
 
-N = TypeVar("N", hierarchy.Array, hierarchy.Group)
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from aiozarr.engine import Plan
+    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.grid.advanced import ArraySelection
+    from aiozarr.hierarchy.number_casts import Casting
+    from aiozarr.stores.transformer import StorageTransformer
+
+N = TypeVar("N", bound=AsyncNode[Any])
 
 
 class Node(Generic[N]):
@@ -31,14 +35,14 @@ class Node(Generic[N]):
         self._async: N = node
 
     # Groups have these too: they are defined on an abstract base, which has no instances.
-    store = Forwarded(hierarchy.Array, lambda node: node.store)
-    path = Forwarded(hierarchy.Array, lambda node: node.path)
-    name = Forwarded(hierarchy.Array, lambda node: node.name)
-    url = Forwarded(hierarchy.Array, lambda node: node.url)
-    settings = Forwarded(hierarchy.Array, lambda node: node.settings)
-    zarr_format = Forwarded(hierarchy.Array, lambda node: node.zarr_format)
-    read_only = Forwarded(hierarchy.Array, lambda node: node.read_only)
-    attrs = Forwarded(hierarchy.Array, lambda node: node.attrs)
+    store = Forwarded(AsyncArray, lambda node: node.store)
+    path = Forwarded(AsyncArray, lambda node: node.path)
+    name = Forwarded(AsyncArray, lambda node: node.name)
+    url = Forwarded(AsyncArray, lambda node: node.url)
+    settings = Forwarded(AsyncArray, lambda node: node.settings)
+    zarr_format = Forwarded(AsyncArray, lambda node: node.zarr_format)
+    read_only = Forwarded(AsyncArray, lambda node: node.read_only)
+    attrs = Forwarded(AsyncArray, lambda node: node.attrs)
 
     update_attributes = blocking_method(AsyncNode.update_attributes, unchanged)
     replace_attributes = blocking_method(AsyncNode.replace_attributes, unchanged)
@@ -57,22 +61,22 @@ def async_node(node: Node[N]) -> N:
     return node._async
 
 
-class Array(UnreadValues, Node[hierarchy.Array]):
+class Array(UnreadValues, Node[AsyncArray]):
     """An array in a store; see `aiozarr.Array`. `arr[selection]` reads, `arr[selection] = values` writes."""
 
-    metadata = Forwarded(hierarchy.Array, lambda array: array.metadata)
-    shape = Forwarded(hierarchy.Array, lambda array: array.shape)
-    ndim = Forwarded(hierarchy.Array, lambda array: array.ndim)
-    dtype = Forwarded(hierarchy.Array, lambda array: array.dtype)
-    size = Forwarded(hierarchy.Array, lambda array: array.size)
-    nbytes = Forwarded(hierarchy.Array, lambda array: array.nbytes)
-    itemsize = Forwarded(hierarchy.Array, lambda array: array.itemsize)
-    nchunks = Forwarded(hierarchy.Array, lambda array: array.nchunks)
-    chunks = Forwarded(hierarchy.Array, lambda array: array.chunks)
-    shards = Forwarded(hierarchy.Array, lambda array: array.shards)
-    fill_value = Forwarded(hierarchy.Array, lambda array: array.fill_value)
-    order = Forwarded(hierarchy.Array, lambda array: array.order)
-    dimension_names = Forwarded(hierarchy.Array, lambda array: array.dimension_names)
+    metadata = Forwarded(AsyncArray, lambda array: array.metadata)
+    shape = Forwarded(AsyncArray, lambda array: array.shape)
+    ndim = Forwarded(AsyncArray, lambda array: array.ndim)
+    dtype = Forwarded(AsyncArray, lambda array: array.dtype)
+    size = Forwarded(AsyncArray, lambda array: array.size)
+    nbytes = Forwarded(AsyncArray, lambda array: array.nbytes)
+    itemsize = Forwarded(AsyncArray, lambda array: array.itemsize)
+    nchunks = Forwarded(AsyncArray, lambda array: array.nchunks)
+    chunks = Forwarded(AsyncArray, lambda array: array.chunks)
+    shards = Forwarded(AsyncArray, lambda array: array.shards)
+    fill_value = Forwarded(AsyncArray, lambda array: array.fill_value)
+    order = Forwarded(AsyncArray, lambda array: array.order)
+    dimension_names = Forwarded(AsyncArray, lambda array: array.dimension_names)
 
     @property
     def view(self) -> View:
@@ -117,11 +121,13 @@ class Array(UnreadValues, Node[hierarchy.Array]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return as_numpy(self.view, dtype, copy)
 
-    resize = blocking_method(hierarchy.Array.resize, unchanged)
-    info = blocking_method(hierarchy.Array.info, unchanged)
+    resize = blocking_method(AsyncArray.resize, unchanged)
+    info = blocking_method(AsyncArray.info, unchanged)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread, as in View.write.
             values = convert_values(values, self.dtype)
@@ -183,7 +189,7 @@ class ArrayBlockIndexer(ArrayIndexer):
 
     __slots__ = ("_blocks",)
 
-    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[hierarchy.View]) -> None:
+    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[AsyncView]) -> None:
         super().__init__(select)
         self._blocks = blocks
 
@@ -209,7 +215,7 @@ class View(UnreadValues):
     else:
         __iter__ = UnreadValues._refuse_iteration
 
-    def __init__(self, array: Array, view: hierarchy.View) -> None:
+    def __init__(self, array: Array, view: AsyncView) -> None:
         self._array = array
         self._async = view
 
@@ -218,11 +224,11 @@ class View(UnreadValues):
         """The array of the view."""
         return self._array
 
-    shape = Forwarded(hierarchy.View, lambda view: view.shape)
-    ndim = Forwarded(hierarchy.View, lambda view: view.ndim)
-    size = Forwarded(hierarchy.View, lambda view: view.size)
-    dtype = Forwarded(hierarchy.View, lambda view: view.dtype)
-    nbytes = Forwarded(hierarchy.View, lambda view: view.nbytes)
+    shape = Forwarded(AsyncView, lambda view: view.shape)
+    ndim = Forwarded(AsyncView, lambda view: view.ndim)
+    size = Forwarded(AsyncView, lambda view: view.size)
+    dtype = Forwarded(AsyncView, lambda view: view.dtype)
+    nbytes = Forwarded(AsyncView, lambda view: view.nbytes)
 
     def __len__(self) -> int:
         return len(self._async)
@@ -250,6 +256,8 @@ class View(UnreadValues):
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread: the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)

@@ -11,7 +11,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine.read.shard_read import ShardRead
-from aiozarr.grid import chunk_counting, index_groups
+from aiozarr.grid import index_groups
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.stores import MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
@@ -35,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return call
 
     monkeypatch.setattr(index_groups, "sort_by_chunk", noted("sort", index_groups.sort_by_chunk))
-    monkeypatch.setattr(chunk_counting, "count_chunks_of_points", noted("count", index_groups.count_chunks_of_points))
+    monkeypatch.setattr(index_groups, "count_chunks_of_points", noted("count", index_groups.count_chunks_of_points))
     return seen
 
 

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.common.formatting import clip, printable
 from aiozarr.errors import CodecError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
@@ -98,6 +100,11 @@ class Codec(ABC):
 
 class ArrayArrayCodec(Codec):
     """An array -> array codec."""
+
+    @property
+    def _permutation(self) -> tuple[int, ...] | None:
+        """The decoded dimension of each encoded one, of a codec that only permutes dimensions; else None."""
+        return None
 
     @abstractmethod
     def resolve(self, spec: ArraySpec) -> ArraySpec:

@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, read_ranges
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.request.fetch_request import ObjectRequest, is_missing_status
@@ -24,6 +22,9 @@ from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, lo
 from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 
@@ -174,6 +175,10 @@ class BlockingRead(ObjectRequest):
     def _fetch_part(self, store: BlockingStore, output: ChunkOutput) -> NDArray[np.uint8] | None:
         """Return the wanted bytes of a chunk, none if it is not stored; None if all of it is read."""
         pipeline = self._read.layout.object_of(output.projection).pipeline
+        if pipeline.raw is None:
+            return None
+        from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_ranges
+
         ranges = ranges_of_chunk(
             self._operation.state, self._operation.partial_planner, store, self.settings, pipeline, output.projection
         )
@@ -209,6 +214,8 @@ class BlockingRead(ObjectRequest):
             self._decode(store, data, output)
 
     def _place_partial(self, part: NDArray[np.uint8], output: ChunkOutput) -> None:
+        from aiozarr.engine.read.partial_chunk import place_partial
+
         with located(store=self.store_url, key=self.key):
             place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)
 

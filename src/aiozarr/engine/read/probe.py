@@ -10,7 +10,8 @@ from functools import partial
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, partial_planner, whole_of
-from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, keyed_projections, plan_bounds, wanted_ranges
+from aiozarr.engine.plan.plan import ROWS, FixedRows, Plan, PlanRow, plan_bounds, wanted_ranges
+from aiozarr.engine.plan.projections import keyed_projections
 from aiozarr.engine.read.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.request.in_flight import InternedKey

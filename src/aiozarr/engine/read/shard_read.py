@@ -9,7 +9,7 @@ from aiozarr.codecs import ShardIndex
 from aiozarr.codecs.pipeline.shard_layout import EMPTY
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.partial_plan import whole_request
-from aiozarr.engine.plan.plan import inner_parts
+from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.read.partial_chunk import PartialChunk
 from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.request.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription

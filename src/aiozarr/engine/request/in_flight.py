@@ -46,6 +46,9 @@ from aiozarr.model import Range, Value
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores.contract import Store
 
+MAX_PENDING_RANGES = 128
+"""An operation with so many ranges that wait for their requests begins no further objects."""
+
 
 class InternedKey:
     """Stands for a value: as long as it is used, there is one object for all equal values.

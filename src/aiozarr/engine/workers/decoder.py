@@ -17,19 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.core.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.adjacent_chunks import adjacent_window
-from aiozarr.grid.byte_runs import joint_bounding_box
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
 from aiozarr.memory.per_thread import thread_memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 MAX_BOXES = 16
 """The selections of more readers cover most of a chunk, so the whole chunk is decoded."""
@@ -204,6 +205,8 @@ class ChunkDecoder:
         regions = self._regions
         if self._block is None or regions is None or not regions.decodes_parts:
             return self._decode(data)
+        from aiozarr.grid.byte_runs import joint_bounding_box
+
         return regions.decode(data, self._block, joint_bounding_box(projections))
 
     # --- many chunks ------------------------------------------------------------------------------------------------
@@ -262,6 +265,8 @@ class ChunkDecoder:
             return None
         regions = self._regions
         takes_parts = regions is None or not regions.decodes_parts
+        from aiozarr.grid.adjacent_chunks import adjacent_window
+
         batch = BatchOutput(out)
         # A subclass of numpy.ndarray, such as a masked array, has more state than its memory.
         windowed = type(out) is np.ndarray and out.dtype == self._dtype

@@ -13,7 +13,7 @@ from typing_extensions import Buffer
 
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
-from aiozarr.engine.plan.plan import inner_parts
+from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.workers.encoder import ChangedShard, encode_chunk, encode_inner
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT

@@ -16,7 +16,7 @@ from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.listed_chunks import ListedChunks
-from aiozarr.engine.plan.plan import keyed_projections, parts_of
+from aiozarr.engine.plan.projections import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.write.object_encoder import INNER_GROUP_BYTES, ObjectEncoder

@@ -57,6 +57,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPRESSIONS = ("codecs", "filters", "compressor", "compression", "compression_opts")
 _MAKERS: dict[int, Any] = {3: new_v3_array, 2: new_v2_array, 1: new_v1_array}
+_SUPPORTED = {number: [*signature(maker).parameters] for number, maker in _MAKERS.items()}
 
 
 def with_options(options: type[ArrayOptions]) -> Callable[[F], F]:
@@ -89,8 +90,7 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
         ValueError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
     """
     check_format(zarr_format)
-    maker = _MAKERS[zarr_format]
-    supported = [name for name in signature(maker).parameters if name != "zarr_format"]
+    supported = [name for name in _SUPPORTED[zarr_format] if name != "zarr_format"]
     unknown = [name for name in options if name not in DEFAULTS and name not in ("shape", "dtype")]
     if unknown:
         raise unknown_keyword_error(function, unknown[0], (*DEFAULTS, "shape", "dtype"))
@@ -99,14 +99,14 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
             raise TypeError(f"{function} needs {argument(name)} to create an array")
     for name, value in options.items():
         if name not in supported and not _is_default(name, value):
-            formats = [str(number) for number, each in _MAKERS.items() if name in signature(each).parameters]
+            formats = [str(number) for number, names in _SUPPORTED.items() if name in names]
             hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
             raise TypeError(
                 f"{argument(name)} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
                 f"{hint if name in _COMPRESSIONS else ''}"
             )
     given = DEFAULTS | dict(options)
-    metadata: ArrayMetadata = maker(**{name: given[name] for name in supported})
+    metadata: ArrayMetadata = _MAKERS[zarr_format](**{name: given[name] for name in supported})
     return metadata
 
 

@@ -17,11 +17,11 @@ from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
 from aiozarr.stores.bucket.body_checksum import BodyChecksum
 from aiozarr.stores.bucket.listing import ListingPage, collect_names, entries_of_pages, iterate_pages
-from aiozarr.stores.bucket.schemes import BUCKET_CLIENTS
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 PAGE_SIZE = 1000
 """Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""
