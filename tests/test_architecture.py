@@ -72,7 +72,7 @@ MUTUAL_TYPES = {
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
     "stores": 9730,
-    "engine": 8020,
+    "engine": 8030,
     "hierarchy": 5990,
     "codecs": 4560,
     "driver": 3400,

@@ -24,9 +24,9 @@ aiozarr.common: checks concurrency fork_safe formatting lazy_names
 aiozarr.engine: blocking_queue cache engine group_commit layout open_store operation plan private_thread progress
     read request runtime scheduled_store state timing trio_calls turn_gate workers
 aiozarr.engine.cache: chunks sizes
-aiozarr.engine.plan: multipart_plan projections
+aiozarr.engine.plan: projections
 aiozarr.engine.read: array_read blocking_read read read_operation
-aiozarr.engine.request: call_request chunk_batch chunk_requests chunk_work_items in_flight object_request
+aiozarr.engine.request: call_request fetch_request in_flight
 aiozarr.engine.workers: decoder prefault worker_pool
 aiozarr.grid: axes axis_layout chunk_counting chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes call_batches indexer mutations node node_access open opening unread_values view
@@ -34,7 +34,7 @@ aiozarr.hierarchy.mutations: change_log locks
 aiozarr.memory: pages per_thread
 aiozarr.metadata: consolidated data_type data_types document extensions format_rules formats names records v3
 aiozarr.metadata.data_types: number_types
-aiozarr.schedule: coalesce events operations queue retry
+aiozarr.schedule: coalesce events operations requests retry
 aiozarr.stores: blocking capabilities contract local schemes urls
 aiozarr.stores.local: atomic_write errors store
 """

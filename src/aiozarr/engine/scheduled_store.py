@@ -7,9 +7,6 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.engine.listing import PageRequests, list_objects
-from aiozarr.engine.object_read import MemoryTarget, MultipartRead, PartLimits, ReadTarget
-from aiozarr.engine.object_upload import MultipartUpload
 from aiozarr.engine.request.call_request import CallRequest
 from aiozarr.engine.request.fetch_request import is_missing_status
 from aiozarr.engine.state import EngineState
@@ -17,7 +14,6 @@ from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
 
     from aiozarr.engine.object_read import PartLimits, ReadTarget
     from aiozarr.http1.request import BodyReader
+    from aiozarr.schedule.executor import RequestExecutor
 
 
 T = TypeVar("T")
@@ -103,7 +100,7 @@ class ScheduledStore:
             LimitError: the object has more than `max_bytes` bytes. At most one part of it was fetched.
             UnsupportedOperationError: the store does not report the size of a large object.
         """
-        from aiozarr.engine.object_read import PartLimits
+        from aiozarr.engine.object_read import MemoryTarget, PartLimits
 
         # A range bounds the response, whatever the caller expects. An empty object has no byte to start at.
         supports = self.store.supports
@@ -150,6 +147,7 @@ class ScheduledStore:
         *,
         size: int | None = None,
     ) -> Value | None:
+        from aiozarr.engine.object_read import MultipartRead
 
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
             part_bytes = limits.total if part is None or part.length is None else part.length
@@ -286,6 +284,8 @@ class ScheduledStore:
         part_bytes = store.upload_part_bytes(body.nbytes, conditional=precondition is not None)
         if part_bytes is None:
             return await run_request(lambda _: store.upload(key, body, precondition=precondition), body.nbytes)
+        from aiozarr.engine.object_upload import MultipartUpload
+
         upload = MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY)
         return await upload.upload(precondition)
 
@@ -346,7 +346,9 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        # Its requests take place of this one in the budget.
+        from aiozarr.engine.listing import PageRequests
+
+        # Its requests take the place of this one in the budget.
         pages = PageRequests(self._queue, self._policy, self.settings, has_slot=True)
         return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
@@ -356,6 +358,8 @@ class ScheduledStore:
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
         """
+        from aiozarr.engine.listing import PageRequests, list_objects
+
         store, sizes = self.store, self._state.sizes
         pages = PageRequests(self._queue, self._policy, self.settings)
         entries = list_objects(lambda: store.scan(prefix), pages, self._policy, store_url=store.url)

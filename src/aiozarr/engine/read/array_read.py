@@ -8,11 +8,8 @@ from functools import partial
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
 from aiozarr.engine.read.blocking_read import BlockingRead
-from aiozarr.engine.read.partial_chunk import PartialChunk, ranges_of_chunk
 from aiozarr.engine.read.read import Read
 from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.read.shard_read import ShardRead
-from aiozarr.engine.request.chunk_request import request_chunks
 from aiozarr.engine.request.fetch_request import ObjectRequest
 from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
 from aiozarr.engine.workers.decoder import ChunkOutput
@@ -41,6 +38,8 @@ def read_steps(operation: ReadOperation, reads: Sequence[Read]) -> Iterator[Call
 
 
 def _begin_shard(operation: ReadOperation, read: Read, part: ChunkSelection) -> None:
+    from aiozarr.engine.read.shard_read import ShardRead
+
     operation.begun += 1
     output = operation.sink.target(read, part)
     ShardRead(operation, read.layout, read.store, read.prefix + read.layout.key_of(part), output).begin()
@@ -104,6 +103,9 @@ class WholeChunks(Subscriber[ReadOperation]):
             self.request(key, output)
 
     def _begin_partial(self, key: str, output: ChunkOutput) -> bool:
+        from aiozarr.engine.read.partial_chunk import PartialChunk, ranges_of_chunk
+        from aiozarr.engine.request.chunk_request import request_chunks
+
         operation, read, store = self.operation, self.read, self.read.store
         chunk_id = (read.token, key)
         pipeline = read.layout.object_of(output.projection).pipeline
@@ -152,6 +154,8 @@ class WholeChunks(Subscriber[ReadOperation]):
             return
         batch = operation.subscribe(subscription, chunk_id, pipeline)
         if batch is not None:
+            from aiozarr.engine.request.chunk_request import request_chunks
+
             without_versions = operation.state.stores_without_versions
             slices = ((batch, (0,)),)
             request_chunks(operation, without_versions, read.store, key, None, slices, pipeline.spec.nbytes)

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.plan.partial_plan import partial_planner
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
 from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
+    MAX_PENDING_RANGES,
     ChunkBatch,
     CopyChunk,
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.request.shard_index import IndexFetch, OnIndex
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
@@ -32,6 +31,10 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+    from aiozarr.engine.request.shard_index import IndexFetch, OnIndex
 
 MAX_COPYING = 256
 """Cached chunks that one read has before the workers; it begins no more before half of them are in place."""
@@ -71,7 +74,6 @@ class ReadOperation(Operation):
 
     Attributes:
         merge_limits: limits of merging ranges.
-        partial_planner: decides which chunks are read in part.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
         sorting: shards whose points are being sorted; no more at a time than there are threads.
@@ -100,7 +102,6 @@ class ReadOperation(Operation):
         self.state = state
         self.sink = sink
         self.merge_limits = self.queue.merge_limits(settings)
-        self.partial_planner = partial_planner(self.merge_limits, self.queue.is_blocking)
         self.begun = self.sorting = 0
         self.bytes_left = self.bytes_total
         self._steps = steps(self, reads)
@@ -117,6 +118,13 @@ class ReadOperation(Operation):
             # Only reads from memory and local files wait for the pages.
             head_bytes = head_extent(reads[0].out, reads[0].parts) if self.queue.is_blocking else 0
             self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
+
+    @fork_safe_cached_property
+    def partial_planner(self) -> PartialChunkPlanner:
+        """Decides which chunks are read in part."""
+        from aiozarr.engine.plan.partial_plan import partial_planner
+
+        return partial_planner(self.merge_limits, self.queue.is_blocking)
 
     # --- the walk ---------------------------------------------------------------------------------------------------
 

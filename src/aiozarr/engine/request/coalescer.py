@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.request.chunk_request import request_chunks
-from aiozarr.engine.request.in_flight import ChunkBatch, merge_key
+from aiozarr.engine.request.in_flight import MAX_PENDING_RANGES, ChunkBatch, merge_key
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.stores.contract import Store
-
-MAX_PENDING_RANGES = 128
-"""An operation with so many ranges that wait for their requests begins no further objects."""
 
 
 @dataclass

@@ -18,11 +18,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.cache.chunks import ChunkCache
@@ -45,6 +44,9 @@ from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Value
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_PENDING_RANGES = 128
 """An operation with so many ranges that wait for their requests begins no further objects."""
