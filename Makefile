@@ -175,6 +175,7 @@ bench-stages: $(VENV)/$(READY) ## the cost of each stage of a read, growth curve
 	@$(BIN)/python -m benchmarks.memory $(if $(QUICK),--size 64MiB)
 	@$(BIN)/python -m benchmarks.rechunk $(if $(QUICK),--size 256MiB)
 	@$(BIN)/python -m benchmarks.xarray_opening $(if $(QUICK),--rounds 2)
+	@$(BIN)/python -m benchmarks.nodes $(if $(QUICK),--rounds 2 --nodes 500)
 
 dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet

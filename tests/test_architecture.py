@@ -48,8 +48,11 @@ RANK = {
 PURE = {"codecs", "grid", "metadata"}
 SHARED = {"settings", "plugins", "memory", "common", "model", "errors"}
 # Programs on top of the core, and all that they import of it. A maintainer of the core need not know them.
-PROGRAMS = {"cli", "conversion", "driver", "integrations"}
-FACES = {"engine": {"aiozarr.engine"}, "hierarchy": {"aiozarr.hierarchy", "aiozarr.hierarchy.internal"}}
+PROGRAMS = {"cli", "conversion", "driver", "integrations", "transfer"}
+FACES = {
+    "engine": {"aiozarr.engine", "aiozarr.engine.copy"},
+    "hierarchy": {"aiozarr.hierarchy", "aiozarr.hierarchy.internal"},
+}
 # Imports for annotations that may point upward, each with its reason.
 UPWARD_TYPES = {
     ("aiozarr.errors", "aiozarr.model"): "an error names the byte range it is about",
@@ -68,24 +71,24 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11595,
-    "engine": 8525,
-    "hierarchy": 5860,
-    "codecs": 4585,
-    "driver": 3440,
-    "metadata": 2770,
-    "transfer": 1940,
-    "cli": 2230,
+    "stores": 11490,
+    "engine": 8230,
+    "hierarchy": 5990,
+    "codecs": 4560,
+    "driver": 3400,
+    "metadata": 2830,
+    "transfer": 1930,
+    "cli": 2130,
     "grid": 2240,
-    "integrations": 1760,
-    "conversion": 1915,
-    "http1": 1830,
-    "testing": 1200,
-    "root": 730,
+    "integrations": 1730,
+    "conversion": 1780,
+    "http1": 1740,
+    "testing": 1170,
+    "root": 750,
     "schedule": 910,
-    "sync": 670,
-    "common": 357,
-    "memory": 230,
+    "sync": 560,
+    "common": 370,
+    "memory": 220,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,
@@ -259,6 +262,23 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 def test_the_search_for_mutual_imports_finds_the_groups() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a", "d2"}, "d2": {"d"}}
     assert mutual_groups(graph) == [frozenset({"b", "c"}), frozenset({"d", "d2"})]
+
+
+def test_no_class_of_the_way_of_a_read_has_more_than_three_levels() -> None:
+    classes = [
+        node
+        for name, tree in trees().items()
+        if room(name) in ("engine", "schedule")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    bases = {node.name: [ast.unparse(base).partition("[")[0] for base in node.bases] for node in classes}
+
+    def levels(name: str) -> int:
+        return 1 + max([levels(base) for base in bases[name] if base in bases], default=0)
+
+    deep = {name: levels(name) for name in bases if levels(name) > 3}
+    assert not deep, f"give a handler beside the record in place of a subclass: {deep}"
 
 
 def test_no_package_outgrows_its_budget() -> None:

@@ -220,7 +220,11 @@ class DanglingReferenceError(StoreError):
 
 
 class OutcomeUnknownError(StoreError):
-    """The response to a conditional write was lost, and the stored object does not show whether the write happened."""
+    """The response to a conditional write was lost, and the stored object does not show whether the write happened.
+
+    For stores of other packages. aiozarr's own stores raise the error of the last attempt, after they have compared the
+    stored bytes.
+    """
 
 
 class ForkedProcessError(StoreError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+import marshal
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -29,6 +30,10 @@ GROUPS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Entry point group of each extension point. The name of an entry point is the name in documents."""
+
+_MAX_SHARED_RESULTS = 256
+_MAX_SHARED_BYTES = 4096
+"""Results for longer descriptions, such as that of an irregular grid, are not shared."""
 
 _MAX_LISTED_NAMES = 8
 """Maximum number of names in a message."""
@@ -88,6 +93,14 @@ def load_class(point: str, name: str, *kinds: type) -> Any:
     return plugin
 
 
+_registrations = 0
+
+
+def _note_registration() -> None:
+    global _registrations
+    _registrations += 1
+
+
 class ClassRegistry(Generic[T]):
     """The classes of one extension point by name: registered ones, those of aiozarr, those of installed packages.
 
@@ -129,6 +142,7 @@ class ClassRegistry(Generic[T]):
             self.classes.setdefault(name, kind)
         else:
             self.classes[name] = kind
+            _note_registration()
 
     def find(self, name: str) -> type[T] | None:
         """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
@@ -210,6 +224,7 @@ def entry_point_names(point: str) -> tuple[str, ...]:
 def clear_entry_points() -> None:
     """Clear the cache of entry points, after packages were installed or removed while the program runs."""
     _announced.cache_clear()
+    _note_registration()
 
 
 @cache
@@ -248,6 +263,33 @@ class NamedConfiguration(Protocol):
     def configuration(self) -> Mapping[str, Any]:
         """The `configuration` member; empty if the document has none."""
         ...
+
+
+class SharedResults(Generic[T]):
+    """What was made of descriptions in JSON, shared by all callers with equal ones. Any thread.
+
+    Results must not be changed. After a registration they are made again: a name may stand for another class then.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, T] = {}
+
+    def get(self, described: Any, *others: Hashable, make: Callable[[], T]) -> T:
+        """Return the result for this description and these `others`; `make()` if there is none yet."""
+        try:
+            # Not the values themselves: True and 1.0 equal 1, and an extension may refuse them.
+            key = (marshal.dumps(described, 2), *others, _registrations)
+        except ValueError:
+            return make()  # of other types than JSON's
+        if sum(len(each) for each in key if isinstance(each, bytes)) > _MAX_SHARED_BYTES:
+            return make()
+        found = self._made.get(key)
+        if found is None:
+            found = make()
+            if len(self._made) >= _MAX_SHARED_RESULTS:
+                self._made.clear()
+            self._made[key] = found
+        return found
 
 
 def check_members(

@@ -86,7 +86,7 @@ class Settings:
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not each.default:  # a default such as "auto" or None needs no check
-                _checks()[each.name](value, each.name)
+                _checks()[each.name](value, f"Settings.{each.name}")
 
     def __repr__(self) -> str:
         changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
@@ -102,16 +102,12 @@ def _written(name: str, value: object) -> str:
     return repr(value)
 
 
-def _rejected(name: str, expected: str, value: object, error: type[Exception]) -> Exception:
-    return error(f"Settings.{name} must be {expected}, not {value!r}")
-
-
 @cache
 def _checks() -> dict[str, Callable[[Any, str], object]]:
     """Return the check of each setting."""
     from aiozarr.common.checks import Checks  # imported on use, as most programs keep the defaults
 
-    checks = Checks(_rejected)
+    checks = Checks()
     at_least_0, at_least_1 = partial(checks.integer, low=0), partial(checks.integer, low=1)
     seconds = partial(checks.number, expected="a number of seconds above 0", accepts=lambda value: value > 0)
     return {

@@ -63,6 +63,14 @@ def test_opening_is_compared_with_xarrays_own_engine() -> None:
 
 
 @pytest.mark.skipif(find_spec("zarr") is None, reason="zarr-python is not installed")
+def test_a_first_read_and_each_operation_on_nodes_have_their_figures() -> None:
+    said = run("nodes", "--nodes", "4", "--rounds", "1")
+    for name in ("aiozarr.sync", "aiozarr ls", "create_array", "group[name], consolidated"):
+        assert name in said
+    assert "not installed" not in said or find_spec("tensorstore") is None
+
+
+@pytest.mark.skipif(find_spec("zarr") is None, reason="zarr-python is not installed")
 def test_the_tile_service_is_compared_with_one_on_zarr_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILES_LEVELS", "1")
     said = run("tiles", "--clients", "2", "--seconds", "0.2", "--leave", "0", "--latency", "0", "--python-server")

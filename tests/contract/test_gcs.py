@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from aiozarr.stores import Store
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers.gcs_server import GcsServer

@@ -18,7 +18,7 @@ from aiozarr.stores import (
     StoreEvent,
     TraceStore,
 )
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers.moto import LocalS3

@@ -14,7 +14,7 @@ import pytest
 
 import aiozarr
 from aiozarr.model import ByteRange, Range, Suffix
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.remote_arrays import QUICK, serve_array
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer

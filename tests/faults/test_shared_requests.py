@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine import Engine, run
-from aiozarr.engine.request import chunk_work_items
-from aiozarr.engine.workers.decoder import ChunkDecoder
+from aiozarr.engine.request.in_flight import ChunkDelivery, DecodeChunks
 from tests.support.leaks import assert_no_leaks, wait_for
 from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
 from tests.support.servers import http_replies as spoil
@@ -49,7 +48,9 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        return sum(len(each.subscriptions) + len(each.late or ()) for each in engine.state.in_flight.values())
+        batches = [batch for batches in engine.state.in_flight.values() for batch in batches]
+        first = sum(0 if batch.subscription is None else batch.subscription.left for batch in batches)
+        return first + sum(len(joined) for batch in batches for joined in batch.joined.values())
 
     return await run(count)
 
@@ -73,21 +74,13 @@ async def test_a_thousand_awaits_of_overlapping_windows_fetch_and_decode_each_ch
 ) -> None:
     remote = await serve_array(server, shape=(64, 64), chunks=(16, 16), settings=settings)
     decoded: list[None] = []
-    for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_work_items, name)
+    decode = ChunkDelivery.decoded
 
-        def counted(*args: Any, decode: Any = decode) -> Any:
-            decoded.append(None)
-            return decode(*args)
+    def counted(self: ChunkDelivery, work: DecodeChunks) -> None:
+        decoded.extend([None] * len(work.numbers))
+        decode(self, work)
 
-        monkeypatch.setattr(chunk_work_items, name, counted)
-    decode_shared = ChunkDecoder.decode_shared
-
-    def counted_shared(decoder: ChunkDecoder, bodies: Sequence[bytes]) -> Any:
-        decoded.extend([None] * len(bodies))
-        return decode_shared(decoder, bodies)
-
-    monkeypatch.setattr(ChunkDecoder, "decode_shared", counted_shared)
+    monkeypatch.setattr(ChunkDelivery, "decoded", counted)
     corners = [(number * 7 % 56, number * 13 % 56) for number in range(1000)]
     regions = [(slice(top, top + 8), slice(left, left + 8)) for top, left in corners]
     touched = sum(len({top // 16, (top + 7) // 16}) * len({left // 16, (left + 7) // 16}) for top, left in corners)
@@ -114,7 +107,7 @@ async def test_neighbours_in_a_shard_that_many_ask_for_at_once_are_few_requests(
     reading = [asyncio.ensure_future(remote.array[row].read()) for row in range(64)]
 
     async def expecting(engine: Engine) -> int:
-        return sum(len(fetch._operations) for fetch in engine.state.indexes.in_flight.values())
+        return sum(len(fetch.readers) for fetch in engine.state.indexes.in_flight.values())
 
     while await run(expecting) < 64:
         await asyncio.sleep(0.01)

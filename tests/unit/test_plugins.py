@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from aiozarr.grid.chunk_grid import RegularGrid, resolve_grid
 from aiozarr.grid.key_encoding import resolve_key_encoding
 from aiozarr.metadata.data_type import get_data_type
 from aiozarr.metadata.records import NamedConfig
-from aiozarr.plugins import ClassRegistry, check_members
+from aiozarr.plugins import ClassRegistry, SharedResults, check_members
 from aiozarr.stores import MemoryStore, from_url, register_store
 
 Install = Callable[..., None]
@@ -311,3 +313,30 @@ def test_an_unknown_member_is_rejected_with_its_path() -> None:
         with pytest.raises(UnsupportedMetadataError) as caught:
             check_members({"a": 1, "b": value}, ("a",), point="chunk_grid", name="regular")
         assert (caught.value.member, caught.value.name) == ("chunk_grid.configuration.b", "regular")
+
+
+def test_equal_descriptions_share_one_result_until_an_extension_is_registered() -> None:
+    shared: SharedResults[object] = SharedResults()
+    described = [("zstd", {"level": 1})]
+    first = shared.get(described, (4, 4), make=object)
+    assert shared.get([("zstd", {"level": 1})], (4, 4), make=object) is first
+    assert shared.get(described, (4, 5), make=object) is not first
+    # They are equal, and not valid in the place of an integer.
+    for value in (True, 1.0):
+        assert shared.get([("zstd", {"level": value})], (4, 4), make=object) is not first
+    registry: ClassRegistry[Any] = ClassRegistry("codec", object, package="aiozarr.codecs", modules={})
+    registry.add("another", int)
+    assert shared.get(described, (4, 4), make=object) is not first
+
+
+def test_shared_results_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.plugins._MAX_SHARED_RESULTS", 3)
+    monkeypatch.setattr("aiozarr.plugins._MAX_SHARED_BYTES", 100)
+    shared: SharedResults[object] = SharedResults()
+    for number in range(10):
+        assert shared.get(number, make=object) is shared.get(number, make=object)
+        assert len(shared._made) <= 3
+    for long in (["x" * 200], [1]):
+        assert shared.get(long, b"y" * 200, make=object) is not shared.get(long, b"y" * 200, make=object)
+    # What JSON does not have is never shared.
+    assert shared.get(MappingProxyType({}), make=object) is not shared.get(MappingProxyType({}), make=object)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 import aiozarr
-from aiozarr.settings import Settings
+from aiozarr.settings import Settings, _checks
 from aiozarr.stores import MemoryStore
 
 
@@ -40,6 +41,10 @@ def test_an_invalid_value_is_rejected_by_name(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises((ValueError, TypeError), match=name):
         Settings(**wrong)
+
+
+def test_each_setting_has_a_check() -> None:
+    assert _checks().keys() == {field.name for field in fields(Settings)}
 
 
 def test_repr_shows_only_changed_settings() -> None:

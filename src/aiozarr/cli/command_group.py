@@ -26,14 +26,14 @@ COMMANDS = {
     "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
     "clean": ("object_commands:clean", "List, and with --delete remove, what killed processes have left."),
-    "check": ("check_command:check", "Compare the objects of SRC and DST."),
-    "verify": ("verify_command:verify", "Read and decode every chunk, and report the bad ones."),
-    "validate": ("validate_command:validate", "Check the metadata documents of all nodes."),
+    "check": ("check_commands:check", "Compare the objects of SRC and DST."),
+    "verify": ("check_commands:verify", "Read and decode every chunk, and report the bad ones."),
+    "validate": ("check_commands:validate", "Check the metadata documents of all nodes."),
     "convert": ("convert_commands:convert", "Write a copy of another format, of other chunks or codecs."),
     "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
     "plan": ("node_commands:plan", "Show what a read would cost."),
-    "completion": ("completion_command:completion", "Print the script of shell completion."),
+    "completion": ("command_group:completion", "Print the script of shell completion."),
 }
 """By name: module and function of the command, and its line in `aiozarr --help`."""
 
@@ -132,3 +132,26 @@ def _say(message: str) -> None:
 @click.version_option(__version__, "-V", "--version", message="aiozarr %(version)s")
 def ROOT() -> None:  # noqa: N802  # a constant: the root command
     """Zarr arrays and groups in object stores and files."""
+
+
+# The line with \b alone keeps the lines of its paragraph.
+_COMPLETION_HELP = """Print the script of shell completion; run it at the start of a shell.
+
+\b
+bash, in ~/.bashrc:                   eval "$(aiozarr completion bash)"
+zsh, in ~/.zshrc:                     eval "$(aiozarr completion zsh)"
+fish, in ~/.config/fish/config.fish:  aiozarr completion fish | source
+"""
+
+
+@click.command(help=_COMPLETION_HELP)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script of shell completion."""
+    from click.shell_completion import get_completion_class
+
+    root = context.find_root().command
+    kind = get_completion_class(shell)
+    assert kind is not None
+    sys.stdout.write(kind(root, {}, "aiozarr", "_AIOZARR_COMPLETE").source() + "\n")

@@ -17,7 +17,7 @@ from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import resolve_region, select_option
-from aiozarr.cli.targets import TargetOptions, copy_store_options, run
+from aiozarr.cli.targets import ParsedType, TargetOptions, copy_store_options, run
 from aiozarr.common.formatting import name_arguments
 
 if TYPE_CHECKING:
@@ -29,57 +29,41 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-class SizeType(click.ParamType[int]):
-    """A number of bytes, such as 512M or 2GiB; units are binary."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes."""
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no size, such as 512M or 2GiB", param, ctx)
-        return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+def parse_size(text: str) -> int:
+    """Return the number of bytes of a text such as 512M or 2GiB; units are binary."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no size, such as 512M or 2GiB")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-class LengthsType(click.ParamType[Any]):
-    """Lengths of chunks: `24,90,180` by position, `time=24,lat=-1` by name, or `auto`; -1 is the whole dimension."""
-
-    name = "LENGTHS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a tuple, a mapping, "auto", or False for "none"."""
-        if not isinstance(value, str):
-            return value
-        if value in ("auto", "none"):
-            return value if value == "auto" else False
-        items = [item.strip() for item in value.split(",")]
-        try:
-            if any("=" in item for item in items):
-                return {name.strip(): int(length) for name, _, length in [item.partition("=") for item in items]}
-            return tuple([int(item) for item in items])
-        except ValueError:
-            self.fail(f"{value!r} is no lengths, such as 24,90,180 or time=24,lat=-1", param, ctx)
+def parse_lengths(text: str) -> Any:
+    """Return lengths of chunks: `24,90,180` by position, `time=24,lat=-1` by name, "auto", or False for "none"."""
+    if text in ("auto", "none"):
+        return text if text == "auto" else False
+    items = [item.strip() for item in text.split(",")]
+    try:
+        if any("=" in item for item in items):
+            return {name.strip(): int(length) for name, _, length in [item.partition("=") for item in items]}
+        return tuple([int(item) for item in items])
+    except ValueError:
+        raise ValueError(f"{text!r} is no lengths, such as 24,90,180 or time=24,lat=-1") from None
 
 
-class CodecType(click.ParamType[Any]):
-    """A codec by name, or as JSON with its configuration."""
-
-    name = "CODEC"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name, or the object."""
-        if not isinstance(value, str) or not value.lstrip().startswith("{"):
-            return value
-        try:
-            return json.loads(value)
-        except ValueError as error:
-            self.fail(f"{value!r} is no JSON: {error}", param, ctx)
+def parse_codec(text: str) -> Any:
+    """Return a codec: its name, or its JSON as an object."""
+    try:
+        return json.loads(text) if text.lstrip().startswith("{") else text
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no JSON: {error}") from None
 
 
+_lengths = ParsedType("LENGTHS", parse_lengths)
 _overwrite = click.option("--overwrite", is_flag=True, help="First erase everything that is stored at DST.")
 _resume = click.option("--resume", is_flag=True, help="Continue an interrupted run: tasks that were done are skipped.")
-_max_memory = click.option("--max-memory", type=SizeType(), help="Bytes in memory per process, such as 512M.")
+_max_memory = click.option(
+    "--max-memory", type=ParsedType("SIZE", parse_size), help="Bytes in memory per process, such as 512M."
+)
 _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so many processes.")
 
 
@@ -87,12 +71,12 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
 @click.argument("src")
 @click.argument("dst")
 @click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The format [default: as SRC].")
-@click.option("--chunks", type=LengthsType(), help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
-@click.option("--shards", type=LengthsType(), help="Shards likewise; none: no shards [default: as SRC].")
+@click.option("--chunks", type=_lengths, help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
+@click.option("--shards", type=_lengths, help="Shards likewise; none: no shards [default: as SRC].")
 @click.option(
     "--codec",
     "codecs",
-    type=CodecType(),
+    type=ParsedType("CODEC", parse_codec),
     multiple=True,
     help="A codec by name or as JSON; may be repeated [default: as SRC].",
 )

@@ -193,24 +193,14 @@ def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Outp
     out.record(_plan_record(found), str(found))
 
 
+_PLAN_MEMBERS = (
+    *("array", "shape", "exact", "sharded", "chunks", "inner_chunks", "missing"),
+    *("requests", "min_requests", "bytes", "bytes_wanted", "over_read"),
+)
+
+
 def _plan_record(plan: Plan) -> dict[str, Any]:
-    record = {
-        name: getattr(plan, name)
-        for name in (
-            "array",
-            "shape",
-            "exact",
-            "sharded",
-            "chunks",
-            "inner_chunks",
-            "missing",
-            "requests",
-            "min_requests",
-            "bytes",
-            "bytes_wanted",
-            "over_read",
-        )
-    }
+    record = {name: getattr(plan, name) for name in _PLAN_MEMBERS}
     record["rows"] = [{**asdict(row), "range": _range_text(row.range)} for row in plan.rows]
     return record
 

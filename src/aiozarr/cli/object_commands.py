@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aiozarr.cli import targets
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
-from aiozarr.cli.targets import (
-    StorageOptions,
-    TargetOptions,
-    check_listable,
-    iterated,
-    key_in,
-    parent_and_key,
-    run,
-    scan_batches,
-    store_options,
-    with_store,
-)
+from aiozarr.cli.targets import StorageOptions, TargetOptions
 from aiozarr.common.formatting import format_count
 from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
 
@@ -35,8 +25,6 @@ if TYPE_CHECKING:
 _human = click.option(
     "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
 )
-_include = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
-_exclude = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
 
 
 @click.command()
@@ -44,7 +32,7 @@ _exclude = click.option("--exclude", metavar="GLOB", multiple=True, help="No key
 @click.option("-r", "--recursive", is_flag=True, help="All objects below, at any depth.")
 @click.option("-l", "--long", is_flag=True, help="With sizes and versions; --recursive always has the sizes.")
 @_human
-@store_options
+@targets.store_options
 @output_options
 def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOptions, out: Output) -> None:
     """List the objects and prefixes below TARGET, or with --recursive all objects.
@@ -54,14 +42,14 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
     options = stores.of(target)
     found = False
     if recursive:
-        with iterated(scan_batches(target, options)) as items:
+        with targets.iterated(targets.scan_batches(target, options)) as items:
             for batch in items:
                 for entry in batch:
                     found = True
                     _print_entry(out, entry, long=True, human=human, versions=long)
     else:
-        entries, prefixes = run(
-            lambda: with_store(target, options, lambda store: _list_level(store, long or out.as_json))
+        entries, prefixes = targets.run(
+            lambda: targets.with_store(target, options, lambda store: _list_level(store, long or out.as_json))
         )
         found = bool(entries or prefixes)
         for prefix in prefixes:
@@ -70,7 +58,7 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
         for entry in entries:
             _print_entry(out, entry, long=long, human=human, versions=long)
     if not found:
-        _print_entry(out, run(lambda: _require_object(target, options)), long=long, human=human, versions=long)
+        _print_entry(out, targets.run(lambda: _require_object(target, options)), long=long, human=human, versions=long)
 
 
 async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], list[str]]:
@@ -78,7 +66,7 @@ async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], 
     from aiozarr.common.concurrency import map_concurrently
     from aiozarr.model import Entry
 
-    check_listable(store.store)
+    targets.check_listable(store.store)
     keys, prefixes = await store.list_dir("")
     entries: list[Entry] = [Entry(key, None) for key in keys]
     if sizes:
@@ -124,19 +112,21 @@ async def find_object(target: str, options: StorageOptions) -> Entry | None:
     """Return the entry of the object `target`, or None if there is none."""
     if not target:
         raise ValueError("the target is empty; the working directory is '.'")
-    location, name = parent_and_key(target)
+    location, name = targets.parent_and_key(target)
     if not name:
         return None
-    return await with_store(location, options, lambda store: store.stat(key_in(store.store, target, name)))
+    return await targets.with_store(
+        location, options, lambda store: store.stat(targets.key_in(store.store, target, name))
+    )
 
 
 @click.command()
 @click.argument("target")
-@store_options
+@targets.store_options
 @output_options
 def stat(target: str, stores: TargetOptions, out: Output) -> None:
     """Show key, size and version of the object TARGET."""
-    entry = run(lambda: find_object(target, stores.of(target)))
+    entry = targets.run(lambda: find_object(target, stores.of(target)))
     if entry is None:
         raise FileNotFoundError(f"there is no object {target}; 'aiozarr ls' and 'aiozarr info' show prefixes and nodes")
     record = {"url": target, "key": entry.key, "size": entry.size, "version": _version_text(entry)}
@@ -150,7 +140,7 @@ def stat(target: str, stores: TargetOptions, out: Output) -> None:
 @click.argument("target")
 @click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of so many levels.")
 @_human
-@store_options
+@targets.store_options
 @output_options
 def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output) -> None:
     """Sum up the number and the bytes of the objects below TARGET."""
@@ -158,7 +148,7 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
     objects_below: Counter[str] = Counter()
     unsized = 0
     options = stores.of(target)
-    with iterated(scan_batches(target, options)) as items:
+    with targets.iterated(targets.scan_batches(target, options)) as items:
         for batch in items:
             for entry in batch:
                 segments = entry.key.split("/")[:-1][:depth]
@@ -168,7 +158,7 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
                     bytes_below[prefix] += entry.size or 0
                     objects_below[prefix] += 1
     if not objects_below:
-        entry = run(lambda: _require_object(target, options))
+        entry = targets.run(lambda: _require_object(target, options))
         bytes_below[""], objects_below[""] = entry.size or 0, 1
     if unsized:
         out.say(f"aiozarr: {unsized} objects have no size in the listing, and count as 0 bytes")
@@ -182,11 +172,11 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
 @click.command()
 @click.argument("target")
 @click.option("-r", "--recursive", is_flag=True, help="Everything below TARGET: a node, or a whole store.")
-@_include
-@_exclude
+@targets.include_option
+@targets.exclude_option
 @click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
 @click.option("-f", "--force", is_flag=True, help="Also a directory without a node, and the working or home directory.")
-@store_options
+@targets.store_options
 @output_options
 def rm(
     target: str,
@@ -217,7 +207,7 @@ def rm(
     if path is not None and os.path.islink(path):
         if dry_run or wanted or out.as_json:
             raise click.UsageError(f"{target} is a link: only the link would be removed; name the directory behind it")
-        run(lambda: _remove_link(path))
+        targets.run(lambda: _remove_link(path))
         out.say(f"removed the link {target}")
         return
     if not force:
@@ -225,7 +215,7 @@ def rm(
     found: list[Entry] = []
     kept: list[str] = []
     if dry_run or wanted or out.as_json:
-        with iterated(scan_batches(target, options)) as batches:
+        with targets.iterated(targets.scan_batches(target, options)) as batches:
             for batch in batches:
                 batch = [entry for entry in batch if not entry.below_link]  # what is never removed
                 found += [entry for entry in batch if wanted.matches(entry.key)]
@@ -235,9 +225,9 @@ def rm(
             raise NodeNotFoundError(f"nothing matches below {target}", url=target)
     if not dry_run and wanted:
         keys = [entry.key for entry in found]
-        run(lambda: _remove_chosen(target, options, keys, kept))
+        targets.run(lambda: _remove_chosen(target, options, keys, kept))
     elif not dry_run:
-        run(lambda: _remove_all(target, options))
+        targets.run(lambda: _remove_all(target, options))
     _print_removed(found, dry_run=dry_run, out=out)
     counted = f"{format_count(len(found), 'object')} below {target}" if found else f"everything below {target}"
     out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
@@ -246,7 +236,7 @@ def rm(
 @click.command()
 @click.argument("target")
 @click.option("--delete", is_flag=True, help="Remove what is listed.")
-@store_options
+@targets.store_options
 @output_options
 def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None:
     """List, and with --delete remove, what killed processes of aiozarr have left at TARGET at least an hour ago.
@@ -257,7 +247,7 @@ def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None
     """
     from aiozarr import transfer
 
-    found = run(lambda: transfer.clean(target, delete=delete, storage_options=stores.of(target) or None))
+    found = targets.run(lambda: transfer.clean(target, delete=delete, storage_options=stores.of(target) or None))
     for each in found:
         size = "?" if each.nbytes is None else str(each.nbytes)
         out.record({"type": "leftover", **vars(each)}, f"{size:>12} {plain(each.location)}")
@@ -290,7 +280,10 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
             if os.path.join(os.path.realpath(used), "").startswith(place):
                 raise click.UsageError(f"{target} is {name}, or above it; --force removes it anyway")
     has_objects = False
-    with suppress(UnsupportedOperationError), iterated(scan_batches(target, options, batch=100)) as batches:
+    with (
+        suppress(UnsupportedOperationError),
+        targets.iterated(targets.scan_batches(target, options, batch=100)) as batches,
+    ):
         for batch in batches:
             has_objects = True
             if any(document_write_order(entry.key) is not None and not entry.below_link for entry in batch):
@@ -317,12 +310,12 @@ async def _remove_link(path: str) -> None:
 
 
 def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:
-    entry = run(lambda: find_object(target, options))
+    entry = targets.run(lambda: find_object(target, options))
     if entry is None:
         raise FileNotFoundError(f"there is no object {target}; --recursive removes everything below a prefix")
     if not dry_run:
-        location, _ = parent_and_key(target)
-        run(lambda: with_store(location, options, lambda store: store.erase(entry.key)))
+        location, _ = targets.parent_and_key(target)
+        targets.run(lambda: targets.with_store(location, options, lambda store: store.erase(entry.key)))
     _print_removed([entry], dry_run=dry_run, out=out)
     out.detail(f"{'would remove' if dry_run else 'removed'} {target}")
 

@@ -1,15 +1,19 @@
-"""What commands print: data on standard output, everything else on standard error."""
+"""What commands print: data on standard output or in a file, everything else on standard error."""
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
+
+from aiozarr.common.formatting import printable
 
 if TYPE_CHECKING:
     from aiozarr.engine import Progress
@@ -18,6 +22,8 @@ SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""
 LINE_SECONDS = 5.0
 """Delay between two lines of progress where standard error is no terminal."""
+plain = printable
+"""Escapes control characters, which a terminal would obey: keys come from the store."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -167,13 +173,6 @@ def seconds_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
 
 
-def plain(text: str) -> str:
-    """Return `text` with control characters escaped, which a terminal would obey: keys come from the store."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
-
-
 def _json_line(record: Mapping[str, Any]) -> str:
     """Return a record as JSON, with escapes of JSON for what standard output cannot encode."""
     line = json.dumps(record, default=str, ensure_ascii=False)
@@ -202,3 +201,54 @@ def output_options(function: Any) -> Any:
         return function(*args, out=Output(as_json=as_json, quiet=quiet, verbose=verbose), **options)
 
     return command
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[IO[bytes]]:
+    """Yield a binary file whose bytes are those of `path` when the context ends. An error leaves `path` as it was.
+
+    The bytes are written to a temporary file beside it, which is renamed. A device, a pipe, or a file in a directory
+    without permission is written itself.
+
+    Raises:
+        OSError: the file could not be written; it has the name of the file.
+    """
+    try:
+        temporary = _temporary_of(path)
+        if temporary is None:
+            with open(path, "wb") as file:
+                yield file
+            return
+        target, mode, name = temporary
+        try:
+            with open(name, "xb") as file:
+                if mode is not None:
+                    os.chmod(name, mode)
+                yield file
+            os.replace(name, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        if error.errno is not None and error.strerror is not None:
+            # The system names no file where writing fails.
+            error.filename, error.filename2 = path, None
+        raise
+
+
+def _temporary_of(path: str) -> tuple[str, int | None, str] | None:
+    """Return the file to replace, its mode if it exists, and a temporary name beside it; None: it is written itself."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        status = None
+    target = os.path.realpath(path)
+    directory = os.path.dirname(target)
+    # A name such as /dev/stdout may be that of a regular file, to which others append.
+    is_special = path.startswith(("/dev/", "/proc/")) or (status is not None and not stat.S_ISREG(status.st_mode))
+    may_replace = os.access(directory, os.W_OK) and (status is None or os.access(target, os.W_OK))
+    if is_special or not may_replace:
+        return None
+    mode = None if status is None else stat.S_IMODE(status.st_mode)
+    return target, mode, os.path.join(directory, f".aiozarr-output~{os.getpid()}")

@@ -10,8 +10,7 @@ import click
 import numpy as np
 
 from aiozarr.cli.node_commands import with_array
-from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.output_file import open_output
+from aiozarr.cli.output import Output, open_output, output_options
 from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import TargetOptions, run, store_options
 

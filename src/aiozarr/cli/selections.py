@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from aiozarr.cli.targets import ParsedType
+
 if TYPE_CHECKING:
     from aiozarr.hierarchy import Array, View
 
@@ -17,21 +19,6 @@ PositionalSelection: TypeAlias = tuple[Any, ...]
 _INTEGER = re.compile(r"[+-]?\d+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
 _SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
-
-
-class SelectType(click.ParamType[Any]):
-    """A selection: `time=0:24,lat=100:200` by names of dimensions, or `0:24,:,5` by position."""
-
-    name = "SELECTION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a mapping of names, or a tuple."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse_select(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def _combined(_ctx: click.Context, param: click.Parameter, selections: tuple[Any, ...]) -> Any:
@@ -46,17 +33,6 @@ def _combined(_ctx: click.Context, param: click.Parameter, selections: tuple[Any
             raise click.BadParameter(f"dimension {min(repeated)!r} is selected twice", param=param)
         found |= selection
     return found
-
-
-select_option = click.option(
-    "-s",
-    "--select",
-    type=SelectType(),
-    multiple=True,
-    callback=_combined,
-    help="Elements, by dimension: time=0:24,lat=45.0..60.0, or by position: 0:24,45.0..60.0. A colon between integers "
-    "is for indexes, two dots are for coordinates. Repeat it for further dimensions.",
-)
 
 
 def parse_select(text: str) -> NamedSelection | PositionalSelection:
@@ -115,6 +91,17 @@ def _parse_coordinate(text: str) -> float | str | None:
         return float(text) if text else None
     except ValueError:
         return text
+
+
+select_option = click.option(
+    "-s",
+    "--select",
+    type=ParsedType("SELECTION", parse_select),
+    multiple=True,
+    callback=_combined,
+    help="Elements, by dimension: time=0:24,lat=45.0..60.0, or by position: 0:24,45.0..60.0. A colon between integers "
+    "is for indexes, two dots are for coordinates. Repeat it for further dimensions.",
+)
 
 
 async def select_view(array: Array, selection: NamedSelection | PositionalSelection | None) -> View:

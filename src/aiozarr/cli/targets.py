@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import aclosing, asynccontextmanager, closing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -13,11 +13,15 @@ import click
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
+    from aiozarr.model import Entry
     from aiozarr.settings import Settings
 
 T = TypeVar("T")
 
 StorageOptions = dict[str, Any]
+
+BATCH = 1000
+"""Entries that go to the calling thread at once."""
 
 
 class TargetOptions(NamedTuple):
@@ -45,19 +49,27 @@ def is_remote(target: str) -> bool:
     return bool(mark) and scheme.lower() not in ("file", "memory", "local")
 
 
-class KeyValue(click.ParamType[tuple[str, Any]]):
-    """An option `KEY=VALUE`. A value that is JSON, such as a mapping, true or null, is parsed."""
+class ParsedType(click.ParamType[Any]):
+    """A value that a function parses. A `ValueError` of the function is the error of the option."""
 
-    name = "KEY=VALUE"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Return key and value."""
-        if isinstance(value, tuple):
-            return value
-        key, mark, text = value.partition("=")
-        if not mark or not key:
-            self.fail(f"{value!r} is no KEY=VALUE", param, ctx)
-        return key, _parsed(text)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the parsed value."""
+        try:
+            return self._parse(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_key_value(text: str) -> tuple[str, Any]:
+    """Return key and value of `KEY=VALUE`. A value that is JSON, such as a mapping, true or null, is parsed."""
+    key, mark, value = text.partition("=")
+    if not mark or not key:
+        raise ValueError(f"{text!r} is no KEY=VALUE")
+    return key, _parsed(value)
 
 
 def _parsed(text: str) -> Any:
@@ -68,6 +80,13 @@ def _parsed(text: str) -> Any:
         except ValueError:
             return text
     return text
+
+
+_KEY_VALUE = ParsedType("KEY=VALUE", parse_key_value)
+
+
+include_option = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
+exclude_option = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
 
 
 def store_options(function: Any) -> Any:
@@ -108,7 +127,7 @@ def _store_options(function: Any, *, sides: bool) -> Any:
     if sides:
         for name in ("destination", "source"):
             text = f"An option of the {name} only; may be repeated."
-            command = click.option(f"--{name}-option", type=KeyValue(), multiple=True, help=text)(command)
+            command = click.option(f"--{name}-option", type=_KEY_VALUE, multiple=True, help=text)(command)
     for option in reversed(_STORE_OPTIONS):
         command = option(command)
     return command
@@ -124,7 +143,7 @@ _STORE_OPTIONS = (
     ),
     click.option(
         "--storage-option",
-        type=KeyValue(),
+        type=_KEY_VALUE,
         multiple=True,
         help="Any other option of the store, as storage_options in Python; may be repeated.",
     ),
@@ -152,6 +171,23 @@ def parent_and_key(target: str) -> tuple[str, str]:
     return above + query, name
 
 
+@asynccontextmanager
+async def opened(
+    target: str, options: Mapping[str, Any], settings: Settings | None = None
+) -> AsyncGenerator[ScheduledStore, None]:
+    """Yield the store of `target`, and close it. Runs on the I/O thread."""
+    from aiozarr.engine import current_engine, opened_store
+    from aiozarr.settings import settings_or_default
+
+    chosen, engine = settings_or_default(settings), current_engine()
+    assert engine is not None, "runs on the I/O thread"
+    async with opened_store(target, dict(options), chosen) as (store, _):
+        try:
+            yield engine.scheduled(store, chosen)
+        finally:
+            await store.aclose()
+
+
 async def with_store(
     target: str,
     options: Mapping[str, Any],
@@ -159,48 +195,41 @@ async def with_store(
     settings: Settings | None = None,
 ) -> T:
     """Open the store of `target`, await `function` with it on the I/O thread, and close it."""
-    from aiozarr.engine import opened_store, run
-    from aiozarr.settings import settings_or_default
+    from aiozarr.engine import run
 
-    chosen = settings_or_default(settings)
-
-    async def work(engine: Any) -> T:
-        async with opened_store(target, dict(options), chosen) as (store, _):
-            try:
-                return await function(engine.scheduled(store, chosen))
-            finally:
-                await store.aclose()
+    async def work(_: Any) -> T:
+        async with opened(target, options, settings) as store:
+            return await function(store)
 
     return await run(work)
 
 
 async def scan_batches(
-    target: str, options: Mapping[str, Any], *, batch: int = 1000
-) -> AsyncGenerator[list[Any], None]:
+    target: str, options: Mapping[str, Any], *, batch: int = BATCH
+) -> AsyncGenerator[list[Entry], None]:
     """Yield the entries below `target` in lists, in the order of the store's listing.
 
     Raises:
         UnsupportedOperationError: the store cannot list.
     """
-    from aiozarr.engine import current_engine, opened_store
-    from aiozarr.settings import DEFAULT_SETTINGS
+    async with opened(target, options) as store:
+        check_listable(store.store)
+        async with aclosing(batched(store.scan(), batch)) as batches:
+            async for entries in batches:
+                yield entries
 
-    engine = current_engine()
-    assert engine is not None, "runs on the I/O thread"
-    async with opened_store(target, dict(options), DEFAULT_SETTINGS) as (store, _):
-        try:
-            check_listable(store)
-            found: list[Any] = []
-            async with aclosing(engine.scheduled(store, DEFAULT_SETTINGS).scan()) as entries:
-                async for entry in entries:
-                    found.append(entry)
-                    if len(found) >= batch:
-                        yield found
-                        found = []
-            if found:
-                yield found
-        finally:
-            await store.aclose()
+
+async def batched(items: AsyncGenerator[T, None], size: int = BATCH) -> AsyncGenerator[list[T], None]:
+    """Yield items in lists of `size`."""
+    batch: list[T] = []
+    async with aclosing(items):
+        async for item in items:
+            batch.append(item)
+            if len(batch) >= size:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
 def check_listable(store: Any) -> None:
@@ -234,22 +263,8 @@ def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
     return run_blocking(function)
 
 
-@contextmanager
-def iterated(items: AsyncGenerator[T, None]) -> Iterator[Iterator[T]]:
-    """Yield an iterator over an asynchronous generator that runs on the I/O thread, and close it at the end."""
-    end = object()
+def iterated(items: AsyncGenerator[T, None]) -> closing[Generator[T, None, None]]:
+    """Return an iterator over an asynchronous generator that runs on the I/O thread; leaving the context closes it."""
+    from aiozarr.sync.wait import iterate, unchanged
 
-    async def step() -> Any:
-        return await anext(items, end)
-
-    async def close() -> None:
-        await items.aclose()
-
-    def steps() -> Iterator[T]:
-        while (item := run(step)) is not end:
-            yield item
-
-    try:
-        yield steps()
-    finally:
-        run(close)
+    return closing(iterate(items, unchanged))

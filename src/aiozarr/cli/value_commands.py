@@ -12,10 +12,9 @@ import click
 
 from aiozarr.cli.node_commands import check_array
 from aiozarr.cli.object_commands import find_object
-from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.output_file import open_output
+from aiozarr.cli.output import Output, open_output, output_options
 from aiozarr.cli.selections import axis_names, select_option, select_view
-from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, parent_and_key, run, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, opened, parent_and_key, run, store_options
 
 if TYPE_CHECKING:
     from aiozarr.cli.value_formats import ValueFormat
@@ -119,32 +118,24 @@ async def _object_parts(
     Raises:
         FileNotFoundError: there is no such object.
     """
-    from aiozarr.engine import current_engine, opened_store
     from aiozarr.model import Range
-    from aiozarr.settings import DEFAULT_SETTINGS
 
-    engine = current_engine()
-    assert engine is not None, "runs on the I/O thread"
-    async with opened_store(location, options, DEFAULT_SETTINGS) as (store, _):
-        try:
-            scheduled = engine.scheduled(store, DEFAULT_SETTINGS)
-            version: Version | None = None
-            left, start = count, offset
-            while left is None or left > 0:
-                length = PART_BYTES if left is None else min(PART_BYTES, left)
-                checked = version if version is None or not version.weak else None
-                value = await scheduled.fetch(key, Range(start, length), if_match=checked)
-                if value is None:
-                    raise FileNotFoundError(f"there is no object {key!r} in {store.url}")
-                version = value.version
-                size = memoryview(value.data).nbytes
-                yield value.data
-                start += size
-                left = None if left is None else left - size
-                if size < length or (value.size is not None and start >= value.size):
-                    return
-        finally:
-            await store.aclose()
+    async with opened(location, options) as store:
+        version: Version | None = None
+        left, start = count, offset
+        while left is None or left > 0:
+            length = PART_BYTES if left is None else min(PART_BYTES, left)
+            checked = version if version is None or not version.weak else None
+            value = await store.fetch(key, Range(start, length), if_match=checked)
+            if value is None:
+                raise FileNotFoundError(f"there is no object {key!r} in {store.store.url}")
+            version = value.version
+            size = memoryview(value.data).nbytes
+            yield value.data
+            start += size
+            left = None if left is None else left - size
+            if size < length or (value.size is not None and start >= value.size):
+                return
 
 
 def _write_values(target: str, select: Any, options: StorageOptions, kind: str, output: str | None) -> None:

@@ -167,6 +167,10 @@ class TransposeCodec(ArrayArrayCodec):
     name = "transpose"
     order: tuple[int, ...]
 
+    @property
+    def _permutation(self) -> tuple[int, ...]:
+        return self.order
+
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
         check_members(configuration, ("order",), name=cls.name)

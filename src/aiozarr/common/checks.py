@@ -15,6 +15,10 @@ The arguments are the path of the value, what it must be, the value, and `TypeEr
 """
 
 
+def _argument_error(path: str, expected: str, value: object, error: type[Exception]) -> Exception:
+    return error(f"{path} must be {expected}, not {value!r}")
+
+
 def is_integer(value: object) -> TypeGuard[int]:
     """Return whether `value` is an integer of a JSON document. `true` and `false` are not."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -24,10 +28,10 @@ class Checks:
     """Checks of values and their paths. Documents, specs and settings share them and differ in their errors.
 
     Args:
-        reject: makes the error of a wrong value.
+        reject: makes the error of a wrong value; for arguments, a `TypeError` or a `ValueError`.
     """
 
-    def __init__(self, reject: Reject) -> None:
+    def __init__(self, reject: Reject = _argument_error) -> None:
         self._reject = reject
 
     def check(

@@ -39,11 +39,14 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
     The first error cancels the rest. It is raised as it is, not in a group, after all of them have ended.
     """
+    every = list(coroutines)
+    if len(every) == 1:
+        return [await every[0]]
     failed: BaseException | None = None
     tasks: list[asyncio.Task[T]] = []
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+            tasks = [group.create_task(coroutine) for coroutine in every]
     except BaseExceptionGroup as errors:
         failed = errors.exceptions[0]
     if failed is not None:

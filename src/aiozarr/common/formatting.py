@@ -78,6 +78,14 @@ def shown(value: object) -> str:
         return "an integer of thousands of digits"  # which Python does not convert to text
 
 
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar."""
+    from difflib import get_close_matches  # imported on use, as few names are wrong
+
+    nearest = get_close_matches(str(name)[:200], list(known), n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else otherwise
+
+
 def preformatted(text: str) -> str:
     """Return text as HTML that keeps its lines. A lone surrogate, which no page can hold, is escaped."""
     # Imported on use: its table of entities takes longer to load than most modules here.

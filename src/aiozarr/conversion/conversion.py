@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
 
+from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_stores import check_executor, open_stores, source_nodes
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
-from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
-from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format
+from aiozarr.engine import (
+    Engine,
+    ProgressLike,
+    Target,
+    bind_callback,
+    close_own_store,
+    opened_store,
+    run,
+    shown_progress,
+)
+from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format, open_node
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
@@ -106,21 +117,18 @@ async def convert(
     check_executor(executor)
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))
-    request = _Request.checked(targets, temporary, options, region, max_memory, max_amplification, settings)
+    targets += () if temporary is None else ((temporary, None),)
+    settings = settings_or_default(settings)
+    request = _Request(options, region, memory_limit(settings, max_memory), max_amplification, settings)
     report = current_recorder()
 
     async def work(engine: Engine) -> ConversionReport:
         async with AsyncExitStack() as stack:
-            stores = await open_stores(stack, request.targets, request.settings, closes=True)
+            stores = await open_stores(stack, targets, settings, closes=True)
             name_operation(stores[1].url)
             plan = await request.plan(stores)
             execution = ConversionRun(
-                engine,
-                plan._work,
-                settings=request.settings,
-                report=report,
-                progress=callback,
-                on_error=on_error,
+                engine, plan._work, settings=settings, report=report, progress=callback, on_error=on_error
             )
             await execution.prepare(overwrite=overwrite, resume=resume)
             await execution.run(executor)
@@ -128,7 +136,7 @@ async def convert(
 
     with shown_progress(progress, "converting") as shown:
         callback = bind_callback(shown)
-        return await run(work, timeout=request.settings.timeout, callback=callback)
+        return await run(work, timeout=settings.timeout, callback=callback)
 
 
 async def plan_conversion(
@@ -156,22 +164,24 @@ async def plan_conversion(
     """
     options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
     targets: Targets = ((source, source_options), (destination, destination_options))
-    request = _Request.checked(targets, temporary, options, region, max_memory, max_amplification, settings)
+    targets += () if temporary is None else ((temporary, None),)
+    settings = settings_or_default(settings)
+    request = _Request(options, region, memory_limit(settings, max_memory), max_amplification, settings)
 
     async def work(_: Engine) -> ConversionPlan:
         async with AsyncExitStack() as stack:
             # They stay open: the tasks of the plan have them.
-            stores = await open_stores(stack, request.targets, request.settings, closes=False)
+            stores = await open_stores(stack, targets, settings, closes=False)
             return await request.plan(stores)
 
-    return await run(work, timeout=request.settings.timeout)
+    return await run(work, timeout=settings.timeout)
 
 
-class _Request(NamedTuple):
-    """What `convert` and `plan_conversion` share: their arguments, checked.
+@dataclass(frozen=True)
+class _Request:
+    """The arguments that `convert` and `plan_conversion` share.
 
     Attributes:
-        targets: source, destination and, if given, the location of intermediate arrays, with their options.
         options: what is to be changed.
         region: slices of the source.
         max_memory: bytes that one process holds at most.
@@ -179,40 +189,19 @@ class _Request(NamedTuple):
         settings: limits and policies.
     """
 
-    targets: Targets
     options: ConversionOptions
     region: RegionLike
     max_memory: int
     max_amplification: float
     settings: Settings
 
-    @classmethod
-    def checked(
-        cls,
-        targets: Targets,
-        temporary: Target | None,
-        options: ConversionOptions,
-        region: RegionLike,
-        max_memory: int | None,
-        max_amplification: float,
-        settings: Settings | None,
-    ) -> _Request:
-        """Return the record of these arguments.
-
-        Raises:
-            TypeError, ValueError: an argument has a wrong type or value.
-        """
-        if options.zarr_format is not None:
-            check_format(options.zarr_format)
-        if options.casting not in get_args(Casting):
-            raise ValueError(f"casting is {CASTINGS}, not {options.casting!r}")
-        settings = settings_or_default(settings)
-        most = memory_limit(settings, max_memory)
-        if not max_amplification >= 1:
-            raise ValueError(f"{argument('max_amplification')} is at least 1, not {max_amplification!r}")
-        if temporary is not None:
-            targets += ((temporary, None),)
-        return cls(targets, options, region, most, max_amplification, settings)
+    def __post_init__(self) -> None:
+        if self.options.zarr_format is not None:
+            check_format(self.options.zarr_format)
+        if self.options.casting not in get_args(Casting):
+            raise ValueError(f"casting is {CASTINGS}, not {self.options.casting!r}")
+        if not self.max_amplification >= 1:
+            raise ValueError(f"{argument('max_amplification')} is at least 1, not {self.max_amplification!r}")
 
     async def plan(self, stores: Sequence[Store]) -> ConversionPlan:
         """Return the plan for the opened targets, from the metadata of the source."""
@@ -230,9 +219,56 @@ def memory_limit(settings: Settings, max_memory: int | None) -> int:
     Raises:
         TypeError, ValueError: `max_memory` is not a positive number of bytes.
     """
-    most = settings.max_bytes_in_flight if max_memory is None else max_memory
-    if isinstance(most, bool) or not isinstance(most, int):
-        raise TypeError(f"{argument('max_memory')} is a number of bytes, not {type(most).__name__}")
-    if most < 1:
-        raise ValueError(f"{argument('max_memory')} is at least 1, not {most}")
-    return most
+    if max_memory is None:
+        return settings.max_bytes_in_flight
+    return Checks().integer(max_memory, argument("max_memory"), 1)
+
+
+async def open_stores(
+    stack: AsyncExitStack,
+    targets: Targets,
+    settings: Settings,
+    *,
+    closes: bool,
+) -> list[Store]:
+    """Return the stores of targets with their options. With `closes`, the stack closes those that were made here.
+
+    Raises:
+        TypeError, ValueError, UnknownSchemeError: as `open`.
+    """
+    stores: list[Store] = []
+    for target, options in targets:
+        store, is_made_here = await stack.enter_async_context(opened_store(target, options, settings))
+        stores.append(store)
+        if is_made_here and closes:
+            stack.push_async_callback(close_own_store, store)
+    return stores
+
+
+async def source_nodes(store: Store, settings: Settings, zarr_format: int | None = None) -> dict[str, Array | Group]:
+    """Return the node at the root of a store, and all nodes below, by path.
+
+    Raises:
+        NodeNotFoundError: there is no node.
+        UnsupportedOperationError: the store cannot list, and the group is not consolidated.
+        MetadataError: a document cannot be read.
+    """
+    return await nodes_from(await open_node(store, zarr_format=zarr_format, settings=settings))
+
+
+async def nodes_from(root: Array | Group) -> dict[str, Array | Group]:
+    """Return a node, and all nodes below, by path relative to it; errors are those of `source_nodes`."""
+    nodes: dict[str, Array | Group] = {"": root}
+    if isinstance(root, Group):
+        nodes.update([member async for member in root.members(max_depth=None)])
+    return nodes
+
+
+def check_executor(executor: object) -> None:
+    """Check that an `executor` argument has the method `submit`.
+
+    Raises:
+        TypeError: it has not.
+    """
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise TypeError(f"executor is a concurrent.futures.Executor or None, not {type(executor).__name__}")

@@ -102,15 +102,7 @@ class ConversionWork:
         casting: Casting = self.casting if is_last else "checked"
         for task, region in enumerate(each.grid):
             yield ConversionTask(
-                task,
-                each.source,
-                each.destination,
-                region,
-                each.offset,
-                casting,
-                each.item_size,
-                settings,
-                self.token,
+                task, each.source, each.destination, region, each.offset, casting, each.item_size, settings, self.token
             )
 
     def fingerprint(self) -> str:

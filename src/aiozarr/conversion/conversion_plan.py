@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
-from aiozarr.common.formatting import format_count
+from aiozarr.common.formatting import format_count, preformatted
 from aiozarr.conversion.conversion_passes import ConversionStage, ConversionWork
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_task import ConversionTask
@@ -113,7 +112,8 @@ class ConversionPlan:
             f"at most {self.requests:,} requests and {_mib(self.max_memory)} in memory",
         ]
         head = [f"{self.source} -> {self.destination}", "; ".join(counts)]
-        lines = [[*_COLUMNS], *[_row(stage) for stage in self.stages[:MAX_SHOWN_STAGES]]]
+        stages = self.stages[:MAX_SHOWN_STAGES]
+        lines = [[*_COLUMNS], *[[cell(stage) for cell in _COLUMNS.values()] for stage in stages]]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join([f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)]) for line in lines]
         if len(self.stages) > MAX_SHOWN_STAGES:
@@ -122,7 +122,7 @@ class ConversionPlan:
         return "\n".join([line.rstrip() for line in [*head, *(table if self.stages else []), *notes]])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
     def fingerprint(self) -> str:
         """Return a text that is equal for plans of equal tasks, sources and results."""
@@ -131,35 +131,19 @@ class ConversionPlan:
 
 # --- helpers -----------------------------------------------------------------------------------------------------
 
-_COLUMNS = (
-    "array",
-    "stage",
-    "shape",
-    "objects",
-    "region",
-    "tasks",
-    "reads",
-    "writes",
-    "requests",
-    "read",
-    "task memory",
-)
-
-
-def _row(stage: ConversionStage) -> list[str]:
-    return [
-        stage.array or ".",
-        f"{stage.number + 1}/{stage.stages}",
-        _shape(stage.shape),
-        _shape(stage.objects),
-        _shape(stage.region),
-        f"{stage.tasks:,}",
-        _mib(stage.bytes_read),
-        _mib(stage.nbytes),
-        f"{stage.requests:,}",
-        f"{stage.amplification:.2f}×",
-        _mib(stage.memory),
-    ]
+_COLUMNS: Mapping[str, Callable[[ConversionStage], str]] = {
+    "array": lambda stage: stage.array or ".",
+    "stage": lambda stage: f"{stage.number + 1}/{stage.stages}",
+    "shape": lambda stage: _shape(stage.shape),
+    "objects": lambda stage: _shape(stage.objects),
+    "region": lambda stage: _shape(stage.region),
+    "tasks": lambda stage: f"{stage.tasks:,}",
+    "reads": lambda stage: _mib(stage.bytes_read),
+    "writes": lambda stage: _mib(stage.nbytes),
+    "requests": lambda stage: f"{stage.requests:,}",
+    "read": lambda stage: f"{stage.amplification:.2f}×",
+    "task memory": lambda stage: _mib(stage.memory),
+}
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
@@ -17,12 +17,12 @@ from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, Conversio
 from aiozarr.conversion.conversion_passes import ArrayPass, ConversionWork
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, TaskFailure, TaskResult, run_task
-from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
-from aiozarr.hierarchy import Array
+from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
 from aiozarr.metadata.formats import render_node
+from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -84,8 +84,13 @@ class ConversionRun:
         self._failed: list[tuple[str, BaseException]] = []
         self._failed_arrays: set[str] = set()
 
-    async def prepare(self, *, overwrite: bool, resume: bool) -> None:
+    async def prepare(self, *, overwrite: bool = False, resume: bool = False, in_place: bool = False) -> None:
         """Check the destination, and store the journal and what the tasks need.
+
+        Args:
+            overwrite: first erase everything stored there.
+            resume: continue an interrupted conversion.
+            in_place: the source is in the same place, which is not empty therefore.
 
         Raises:
             NodeExistsError: something is stored there.
@@ -99,21 +104,11 @@ class ConversionRun:
         elif overwrite:
             await check_erasable(self._root)
             await erase_node(self._root)
-        else:
+        elif not in_place:
             await self._check_free()
-        await self._store_journal()
-
-    async def prepare_in_place(self, *, resume: bool) -> None:
-        """Store the journal and what the tasks need, beside a source in the same place.
-
-        Raises:
-            CopyError: an interrupted conversion of other arguments is stored there.
-            UnsupportedOperationError: the store cannot write.
-        """
-        check_store_writeable(self._root.store)
-        if resume and await self._load_done():
-            self._skipped = sum([sum(flags) for flags in self._journal.done])
-        await self._store_journal()
+        # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
+        await self._journal.save()
+        await for_each(self._stage_documents, self._passes)
 
     async def check_all_done(self) -> None:
         """Check that all tasks have run, here or alone elsewhere, and store that in the journal.
@@ -152,11 +147,6 @@ class ConversionRun:
 
         await for_each(load_marks, enumerate(self._passes))
         return True
-
-    async def _store_journal(self) -> None:
-        # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
-        await self._journal.save()
-        await for_each(self._stage_documents, self._passes)
 
     async def _check_free(self) -> None:
         try:
@@ -342,3 +332,67 @@ def _lost(error: BaseException) -> CopyError:
         f"the executor has lost a task: {type(error).__name__}: {error}; "
         f"{argument('resume', True)} continues the conversion with a new executor"
     )
+
+
+# --- the documents of the result ------------------------------------------------------------------------------------
+
+
+async def check_free(access: internal.NodeAccess, zarr_format: int) -> None:
+    """Check that nothing is stored at the destination, and that nodes above it allow nodes of this format.
+
+    Raises:
+        NodeExistsError: something is stored there.
+        NodeTypeError: a node above is an array, or a group of another format.
+    """
+    context = await internal.load_context(access, zarr_format)
+
+    async def occupied() -> NodeExistsError | None:
+        return await internal.node_exists_error(access) if context.exists or context.has_keys_below else None
+
+    await internal.check_creatable(access, context, zarr_format, occupied)
+
+
+async def store_tree(access: internal.NodeAccess, nodes: Mapping[str, internal.NodeMetadata]) -> None:
+    """Store the documents of a tree at `access`, whose chunks are stored: the deepest first, the root's last.
+
+    Documents of the same keys are replaced. Consolidated metadata of groups above are updated.
+
+    Args:
+        access: the access to the root of the tree.
+        nodes: the nodes by path relative to it; the root's path is "".
+    """
+    levels: dict[int, list[str]] = {}
+    for path in nodes:
+        if path:
+            levels.setdefault(path.count("/"), []).append(path)
+
+    async def store(path: str) -> None:
+        at = access.sibling(join_path(access.path, path, None))
+        await internal.store_documents(at, render_node(nodes[path]), replace=True)
+
+    for _, paths in sorted(levels.items(), reverse=True):
+        await for_each(store, paths)
+    if "" not in nodes:
+        return
+    root = nodes[""]
+
+    async def load(access: internal.NodeAccess) -> tuple[internal.NodeContext, Sequence[internal.ConsolidatedGroup]]:
+        context = await internal.load_context(access, root.zarr_format)
+        return context, context.consolidated
+
+    async def apply(context: internal.NodeContext, access: internal.NodeAccess) -> tuple[None, internal.NodeChanges]:
+        parents = await internal.create_parents(access, context, root.zarr_format)
+        await internal.store_documents(access, render_node(root), replace=True)
+        below = [(join_path(access.path, path, None), each) for path, each in nodes.items()]
+        return None, [*parents, *below]
+
+    await internal.update_nodes([access], internal.group_keys(), load, apply)
+
+
+def paths_above(path: str) -> list[str]:
+    """Return the paths of the nodes above `path` in a tree, the root's "" among them."""
+    found = []
+    while path:
+        path = path.rpartition("/")[0]
+        found.append(path)
+    return found

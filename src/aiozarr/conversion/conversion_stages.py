@@ -56,12 +56,7 @@ def choose_stages(
 
 
 def intermediate_chunks(
-    shape: Sequence[int],
-    source: Sequence[int],
-    destination: Sequence[int],
-    item_size: int,
-    max_bytes: int,
-    stages: int,
+    shape: Sequence[int], source: Sequence[int], destination: Sequence[int], item_size: int, max_bytes: int, stages: int
 ) -> list[tuple[int, ...]]:
     """Return the chunk shapes of the `stages - 1` intermediate arrays."""
     limits = [max(chunk, wanted) for chunk, wanted in zip(source, destination, strict=True)]

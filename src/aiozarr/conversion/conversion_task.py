@@ -17,16 +17,7 @@ from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.conversion.regions import Bounds
 from aiozarr.engine import Engine, run, run_blocking
 from aiozarr.errors import AiozarrError, CopyError
-from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.internal import (
-    Casting,
-    HandleOptions,
-    Mode,
-    NodeAccess,
-    convert_values,
-    node_not_found_error,
-    read_explicit,
-)
+from aiozarr.hierarchy import Array, internal
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import record
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
@@ -82,17 +73,16 @@ class ArrayLocation:
         """The prefix of the marks of done tasks, which name their numbers."""
         return f"{self.documents}/done/"
 
-    async def open(self, mode: Mode, settings: Settings) -> Array:
+    async def open(self, mode: internal.Mode, settings: Settings) -> Array:
         """Read the documents, and return the array."""
 
         async def read(engine: Engine) -> Array:
-            metadata = await read_explicit(NodeAccess(engine, self.store, self.documents, settings), self.zarr_format)
-            if metadata is None:
-                raise node_not_found_error(self.store, self.documents, self.zarr_format)
+            access = internal.NodeAccess(engine, self.store, self.documents, settings)
+            metadata = await internal.read_explicit(access, self.zarr_format)
             if not isinstance(metadata, ArrayMetadata):
-                raise node_not_found_error(self.store, self.documents, self.zarr_format)
+                raise internal.node_not_found_error(self.store, self.documents, self.zarr_format)
             # The documents are elsewhere until the end, so a first write must not look for them beside the chunks.
-            return Array(self.store, self.path, metadata, HandleOptions(settings, mode, checks_document=False))
+            return Array(self.store, self.path, metadata, internal.HandleOptions(settings, mode, checks_document=False))
 
         return await run(read)
 
@@ -152,7 +142,7 @@ class ConversionTask:
     destination: ArrayLocation
     region: Bounds
     offset: tuple[int, ...]
-    casting: Casting
+    casting: internal.Casting
     item_size: int
     settings: tuple[tuple[str, Any], ...]
     token: str
@@ -179,7 +169,7 @@ class ConversionTask:
         settings = Settings(**dict(self.settings))
 
         async def store_mark(engine: Engine) -> None:
-            await NodeAccess(engine, store, "", settings).scheduled.set(key, b"")
+            await internal.NodeAccess(engine, store, "", settings).scheduled.set(key, b"")
 
         await run(store_mark)
         return result
@@ -220,7 +210,7 @@ class ConversionTask:
             ):
                 # Errors name the index in the source.
                 index = [origin[0] + start, *origin[1:]] if origin else [0]
-                result[...] = convert_values(source, memory.dtype, self.casting, origin=index)
+                result[...] = internal.convert_values(source, memory.dtype, self.casting, origin=index)
                 start += len(source)
 
         async def work(engine: Engine) -> None:
@@ -267,7 +257,7 @@ _lock = ForkSafeLock()
 _buffers = RegionBuffers()
 
 
-async def _open_once(token: str, location: ArrayLocation, mode: Mode, settings: Settings) -> Array:
+async def _open_once(token: str, location: ArrayLocation, mode: internal.Mode, settings: Settings) -> Array:
     """Return the array of a location, opened once per process and execution."""
     # A forked child must not use the connections of its parent.
     key = (os.getpid(), token, location.store.url_of(location.documents), mode)

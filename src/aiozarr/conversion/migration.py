@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import AsyncIterator, Hashable, Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.common.formatting import argument
-from aiozarr.conversion.conversion import Targets, memory_limit
+from aiozarr.conversion.conversion import Targets, check_executor, memory_limit, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
 from aiozarr.conversion.conversion_passes import ArrayPass
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
 from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_stores import check_executor, nodes_from, open_stores, source_nodes
 from aiozarr.conversion.options import ConversionOptions, result_metadata
 from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
-from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.internal import (
-    HandleOptions,
-    NodeAccess,
-    check_store_writeable,
-    has_node_below,
-    implicit_group,
-    make_group,
-    make_node,
-    node_not_found_error,
-    read_documents,
-    read_explicit,
-)
-from aiozarr.metadata.format_rules import (
-    ARRAY_KEY,
-    ATTRIBUTES_KEY,
-    GROUP_KEY,
-    META_KEY,
-    V3_KEY,
-    ZMETADATA_KEY,
-    document_write_order,
-    rules_of,
-)
-from aiozarr.metadata.formats import render_node
+from aiozarr.hierarchy import Array, Group, internal
+from aiozarr.metadata import format_rules
+from aiozarr.metadata.formats import PROBE_KEYS, render_node
 from aiozarr.metadata.other_format import as_v3
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import JOURNAL_HEADER_KEY, ByteRange, Entry, Value, Version
@@ -60,7 +39,7 @@ from aiozarr.transfer.overlap import check_disjoint
 
 OLD_FORMATS = (2, 1)
 NEW_FORMAT = 3
-_OLD_NODE_KEYS = frozenset({ARRAY_KEY, GROUP_KEY, META_KEY})
+_OLD_NODE_KEYS = frozenset({format_rules.ARRAY_KEY, format_rules.GROUP_KEY, format_rules.META_KEY})
 # Chunk keys of formats 1 and 2, relative to the array.
 _OLD_CHUNK_KEY = re.compile(r"\d+([./]\d+)*")
 
@@ -131,7 +110,7 @@ async def migrate(
                 # In a thread: resolving symbolic links may wait for a disk.
                 await in_thread(lambda: check_disjoint(origin, result))
             may_be_done = destination is None and (erase_old or resume) and not overwrite
-            old = NodeAccess(engine, origin, "", settings, report)
+            old = internal.NodeAccess(engine, origin, "", settings, report)
             try:
                 nodes = await _old_nodes(old, may_be_done=may_be_done)
             except NodeNotFoundError:
@@ -139,14 +118,14 @@ async def migrate(
                     raise
                 return ConversionReport()
             plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
-            access = NodeAccess(engine, result, "", settings, report)
+            access = internal.NodeAccess(engine, result, "", settings, report)
             is_done = may_be_done and await _is_migrated(access, nodes)
             counts = ConversionReport(arrays=plan.arrays, groups=plan.groups, notes=plan.notes)
             if dry_run:
                 planned = _planned(plan, nodes, reencoded, is_done=is_done, erase_old=erase_old)
                 return replace(counts, reencoded={} if is_done else reencoded, planned=planned)
             if is_done:
-                check_store_writeable(result)
+                internal.check_store_writeable(result)
                 if erase_old:
                     await _erase_old(access, nodes)
                 return counts
@@ -155,7 +134,7 @@ async def migrate(
             if destination is None:
                 if not (overwrite or resume):
                     await _check_not_migrated(access, nodes)
-                await execution.prepare_in_place(resume=resume)
+                await execution.prepare(resume=resume, in_place=True)
             else:
                 await execution.prepare(overwrite=overwrite, resume=resume)
                 copied = await _copy_chunks(origin, result, reencoded, settings)
@@ -197,10 +176,10 @@ class OldDocumentsStore(WrapperStore):
 
 
 def _is_new(key: str) -> bool:
-    return key.rpartition("/")[2] in rules_of(NEW_FORMAT).keys
+    return key.rpartition("/")[2] in format_rules.rules_of(NEW_FORMAT).keys
 
 
-async def _old_nodes(access: NodeAccess, *, may_be_done: bool) -> dict[str, Array | Group]:
+async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[str, Array | Group]:
     """Return the nodes of format 2, or the array of format 1, by path.
 
     A folder without a document, and with nodes below it, is a group of format 2. Nodes of format 3 alone are none.
@@ -212,7 +191,7 @@ async def _old_nodes(access: NodeAccess, *, may_be_done: bool) -> dict[str, Arra
     Raises:
         NodeNotFoundError: there are none.
     """
-    store, options = access.store, HandleOptions(access.settings, "r")
+    store, options = access.store, internal.HandleOptions(access.settings, "r")
     old = replace(access, store=OldDocumentsStore(store))
     found: dict[str, Array | Group] = {}
     for zarr_format in OLD_FORMATS:
@@ -220,12 +199,16 @@ async def _old_nodes(access: NodeAccess, *, may_be_done: bool) -> dict[str, Arra
             found = found or await source_nodes(old.store, access.settings, zarr_format)
     # A migration that was interrupted is no hindrance, and a copy is.
     may_be_folder = not found and store.supports.listable and await access.scheduled.fetch(JOURNAL_HEADER_KEY) is None
-    if may_be_folder and (may_be_done or await read_explicit(access) is None) and await has_node_below(old):
-        found = await nodes_from(make_group(old.store, "", implicit_group(2), options))
+    if (
+        may_be_folder
+        and (may_be_done or await internal.read_explicit(access) is None)
+        and await internal.has_node_below(old)
+    ):
+        found = await nodes_from(internal.make_group(old.store, "", internal.implicit_group(2), options))
     if not found:
-        other = await read_explicit(access)
-        raise node_not_found_error(store, "", OLD_FORMATS[0], other)
-    return {path: make_node(store, path, node.metadata, options) for path, node in found.items()}
+        other = await internal.read_explicit(access)
+        raise internal.node_not_found_error(store, "", OLD_FORMATS[0], other)
+    return {path: internal.make_node(store, path, node.metadata, options) for path, node in found.items()}
 
 
 def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[ConversionPlan, dict[str, str]]:
@@ -257,9 +240,9 @@ def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[Con
     return plan_of(nodes, result, passes, planner, options.casting, notes), reencoded
 
 
-async def _is_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> bool:
+async def _is_migrated(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> bool:
     """Return whether an earlier migration in place is complete: only old documents are left to erase."""
-    found = await gather_all(read_explicit(access.sibling(path), NEW_FORMAT) for path in nodes)
+    found = await gather_all(internal.read_explicit(access.sibling(path), NEW_FORMAT) for path in nodes)
     if any(
         new is None
         or isinstance(new, ArrayMetadata) != isinstance(node, Array)
@@ -287,15 +270,15 @@ def _planned(
             planned += [("write", prefix + key) for key in render_node(metadata)]
     for path, node in nodes.items() if erase_old else ():
         prefix = f"{path}/" if path else ""
-        rules = rules_of(node.zarr_format)
+        rules = format_rules.rules_of(node.zarr_format)
         kind = rules.array_key if isinstance(node, Array) else rules.group_key
         planned.append(("erase", f"{prefix}{kind}"))
     return tuple(planned)
 
 
-async def _check_not_migrated(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
+async def _check_not_migrated(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
     async def has_new(path: str) -> bool:
-        documents = await read_documents(access.sibling(path), rules_of(NEW_FORMAT).keys)
+        documents = await internal.read_documents(access.sibling(path), format_rules.rules_of(NEW_FORMAT).keys)
         return any(value is not None for value in documents.values())
 
     found = await gather_all(has_new(path) for path in nodes)
@@ -310,42 +293,14 @@ async def _check_not_migrated(access: NodeAccess, nodes: Mapping[str, Array | Gr
         )
 
 
-@dataclass(frozen=True)
-class ChunkFilter:
-    """Tells the keys of objects that a migration copies from others: documents, and chunks of re-encoded arrays."""
-
-    excluded: tuple[str, ...]
-
-    def includes(self, key: str) -> bool:
-        """Return whether the object is copied."""
-        if document_write_order(key) is not None or key.startswith(f"{FOLDER}/"):
-            return False
-        return not any(not path or key.startswith(f"{path}/") for path in self.excluded)
-
-
-class ChunksOnlyStore(WrapperStore):
-    """A store that lists only the objects that a migration copies."""
-
-    def __init__(self, store: Store, chunk_filter: ChunkFilter) -> None:
-        super().__init__(store)
-        self._filter = chunk_filter
-
-    def _settings(self) -> dict[str, Any]:
-        return {"chunk_filter": self._filter}
-
-    async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        async with entries_of(self._store, prefix) as entries:
-            async for entry in entries:
-                if self._filter.includes(entry.key):
-                    yield entry
-
-
 async def _copy_chunks(
     source: Store, destination: Store, reencoded: Mapping[str, str], settings: Settings
 ) -> CopyReport | None:
-    chunks = ChunksOnlyStore(source, ChunkFilter(tuple(reencoded)))
+    """Copy everything but documents, and chunks of the arrays that are encoded again."""
+    excluded = [f"{FOLDER}/*", *PROBE_KEYS, *[f"*/{key}" for key in PROBE_KEYS]]
+    excluded += [f"{glob.escape(path)}/*" if path else "*" for path in reencoded]
     try:
-        return await copy(chunks, destination, overwrite=True, settings=settings)
+        return await copy(source, destination, exclude=excluded, overwrite=True, settings=settings)
     except NodeNotFoundError:
         # No array has stored chunks that stay as they are.
         return None
@@ -363,18 +318,18 @@ def _with_copied(report: ConversionReport, copied: CopyReport | None) -> Convers
     )
 
 
-async def _erase_old(access: NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
+async def _erase_old(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> None:
     """Erase the old documents, the root's first, and the old chunks of arrays that were encoded again."""
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/") + bool(item[0])):
         at = access.sibling(path)
-        rules = rules_of(node.zarr_format)
+        rules = format_rules.rules_of(node.zarr_format)
         # Attributes of format 1 first: their name may be that of any file, so `_erase_remains` does not erase it.
         for key in sorted(rules.keys, key=rules.write_order, reverse=rules.consolidated_key is not None):
             await at.scheduled.erase(at.prefix + key)
     await _erase_remains(access)
 
 
-async def _erase_remains(access: NodeAccess) -> bool:
+async def _erase_remains(access: internal.NodeAccess) -> bool:
     """Erase what the old documents of migrated nodes have described: old attributes, and chunks with old keys.
 
     Returns: whether there was any, as after an interrupted erasure.
@@ -382,13 +337,15 @@ async def _erase_remains(access: NodeAccess) -> bool:
     documents: dict[str, set[str]] = {}
     async for entry in access.scheduled.scan():
         path, _, name = entry.key.rpartition("/")
-        if document_write_order(name) is not None:
+        if format_rules.document_write_order(name) is not None:
             documents.setdefault(path, set()).add(name)
-    migrated = {path for path, names in documents.items() if V3_KEY in names and not names & _OLD_NODE_KEYS}
+    migrated = {
+        path for path, names in documents.items() if format_rules.V3_KEY in names and not names & _OLD_NODE_KEYS
+    }
     remains = [
         access.sibling(path).prefix + name
         for path in migrated
-        for name in documents[path] & {ATTRIBUTES_KEY, ZMETADATA_KEY}
+        for name in documents[path] & {format_rules.ATTRIBUTES_KEY, format_rules.ZMETADATA_KEY}
     ]
     was_encoded: dict[str, bool] = {}
     async with aclosing(access.scheduled.scan()) as entries:
@@ -399,7 +356,7 @@ async def _erase_remains(access: NodeAccess) -> bool:
             if path not in migrated or not _OLD_CHUNK_KEY.fullmatch(entry.key[len(access.sibling(path).prefix) :]):
                 continue
             if path not in was_encoded:
-                new = await read_explicit(access.sibling(path), NEW_FORMAT)
+                new = await internal.read_explicit(access.sibling(path), NEW_FORMAT)
                 was_encoded[path] = isinstance(new, ArrayMetadata) and new.chunk_key_encoding.name == "default"
             if was_encoded[path]:
                 remains.append(entry.key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from operator import index as as_index
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -12,23 +11,10 @@ from typing import Any, TypeAlias
 import numcodecs
 import numpy as np
 
-from aiozarr.common.formatting import argument
+from aiozarr.common.formatting import argument, did_you_mean
+from aiozarr.conversion.regions import Bounds
 from aiozarr.errors import MetadataError
-from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.internal import (
-    Casting,
-    ChunksLike,
-    CodecsLike,
-    DataTypeLike,
-    ShardsLike,
-    as_json,
-    codec_chain,
-    convert_values,
-    list_codecs,
-    new_array_metadata,
-    resolve_dtype,
-    storage_order,
-)
+from aiozarr.hierarchy import Array, internal
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.formats import render_node
@@ -37,14 +23,12 @@ from aiozarr.metadata.records import ArrayMetadata, NamedConfig, with_dimension_
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 
-ChunksOption: TypeAlias = ChunksLike | Mapping[str, int | None]
+ChunksOption: TypeAlias = internal.ChunksLike | Mapping[str, int | None]
 """Chunks in a form of `create_array`, or by dimension name; None: those of the source."""
-ShardsOption: TypeAlias = ShardsLike | bool | Mapping[str, int | None]
+ShardsOption: TypeAlias = internal.ShardsLike | bool | Mapping[str, int | None]
 """Shards in a form of `create_array`, or by dimension name; False: none; None: those of the source."""
 RegionLike: TypeAlias = slice | EllipsisType | Sequence[slice | EllipsisType] | None
 """Slices of the source; None: all of it."""
-Bounds: TypeAlias = tuple[tuple[int, int], ...]
-"""Start and stop per dimension."""
 
 Codecs: TypeAlias = list[Any] | Encoding | None
 """The codecs of a result: a list as in `create_array`, an encoding of formats 1 and 2, or None for the defaults."""
@@ -59,9 +43,9 @@ class ConversionOptions:
     zarr_format: int | None = None
     chunks: ChunksOption = None
     shards: ShardsOption = None
-    codecs: CodecsLike | None = None
-    dtype: DataTypeLike | None = None
-    casting: Casting = "checked"
+    codecs: internal.CodecsLike | None = None
+    dtype: internal.DataTypeLike | None = None
+    casting: internal.Casting = "checked"
 
     def check_names(self, arrays: Iterable[Array]) -> None:
         """Check that each dimension name in `chunks` and `shards` is one of an array.
@@ -73,8 +57,7 @@ class ConversionOptions:
         known = sorted({name for array in arrays for name in array.dimension_names or () if name is not None})
         for name in given:
             if name not in known:
-                nearest = get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {nearest[0]!r}?" if nearest else f"the names are {known}" if known else "none has"
+                hint = did_you_mean(name, known, f"the names are {known}" if known else "none has")
                 raise ValueError(f"chunks and shards: no array has a dimension {name!r}; {hint}")
 
 
@@ -123,7 +106,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
         _stored_lengths(source, shape)
         attributes = attributes_in_format(metadata.attributes, zarr_format)
         return replace(metadata, shape=tuple(shape), attributes=attributes), ""
-    data_type = metadata.data_type if options.dtype is None else resolve_dtype(options.dtype)[0]
+    data_type = metadata.data_type if options.dtype is None else internal.resolve_dtype(options.dtype)[0]
     is_cast = data_type != metadata.data_type
     has_shards = _MAKERS[zarr_format] is _v3
     keeps_shards = options.shards is None and source.shards is not None
@@ -155,8 +138,8 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
 
     if options.codecs is not None:
         is_auto = isinstance(options.codecs, str) and options.codecs == "auto"
-        codecs = None if is_auto else list(list_codecs(options.codecs))
-        return make(codecs, "C" if _has_transpose(codecs) else storage_order(metadata)), "; ".join(notes)
+        codecs = None if is_auto else list(internal.list_codecs(options.codecs))
+        return make(codecs, "C" if _has_transpose(codecs) else internal.storage_order(metadata)), "; ".join(notes)
     try:
         if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[zarr_format]):
             # Formats 1 and 2 share their filters, also those that format 3 lacks.
@@ -164,7 +147,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
         return make(_kept_codecs(metadata, is_cast=is_cast)), "; ".join(notes)
     except MetadataError as error:
         notes.append(f"the default codecs are used: {error.message}")
-        return make(None, storage_order(metadata)), "; ".join(notes)
+        return make(None, internal.storage_order(metadata)), "; ".join(notes)
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
@@ -176,9 +159,9 @@ def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> Array
     kept: dict[str, Any] = {}
     if is_same_format:
         kept["chunk_key_encoding"] = {"name": encoding.name, "configuration": dict(encoding.configuration)}
-        kept["storage_transformers"] = [as_json(each) for each in metadata.storage_transformers]
+        kept["storage_transformers"] = [internal.as_json(each) for each in metadata.storage_transformers]
     chain = {"codecs": codecs} if isinstance(codecs, list) else {}
-    return new_array_metadata(3, {**given, **kept, **chain})
+    return internal.new_array_metadata(3, {**given, **kept, **chain})
 
 
 def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
@@ -194,7 +177,7 @@ def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> Array
         filters = [dict(each) for each in encoded.filters]
         given |= {"dtype": parse_dtype(encoded.dtype), "filters": filters or None, "order": encoded.order}
         given["compressor"] = None if encoded.compressor is None else dict(encoded.compressor)
-    return new_array_metadata(2, given)
+    return internal.new_array_metadata(2, given)
 
 
 def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
@@ -205,26 +188,21 @@ def _v1(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> Array
         name = compressor.pop("id")
         given |= {"dtype": parse_dtype(encoded.dtype), "order": encoded.order, "compression": name}
         given["compression_opts"] = compressor["level"] if compressor.keys() == {"level"} else compressor or None
-    return new_array_metadata(1, given)
+    return internal.new_array_metadata(1, given)
 
 
-_MAKERS: dict[int, Callable[[ArrayMetadata, dict[str, Any], Codecs], ArrayMetadata]] = {
-    3: _v3,
-    2: _v2,
-    1: _v1,
-}
+_MAKERS: dict[int, Callable[[ArrayMetadata, dict[str, Any], Codecs], ArrayMetadata]] = {3: _v3, 2: _v2, 1: _v1}
 
 
 def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: Codecs) -> Encoding | None:
     """Return the encoding of format 2 of these codecs, in any of their forms, or None for the defaults."""
     if codecs is None or isinstance(codecs, Encoding):
         return codecs
-    data_type, big_endian = resolve_dtype(given["dtype"])
+    data_type, big_endian = internal.resolve_dtype(given["dtype"])
     ndim = len(metadata.shape)
     named = [_with_defaults(codec) for codec in codecs]
-    return encoding_in_v2(
-        codec_chain(named, data_type, order=given["order"], ndim=ndim, big_endian=big_endian), data_type.dtype, ndim
-    )
+    chain = internal.codec_chain(named, data_type, order=given["order"], ndim=ndim, big_endian=big_endian)
+    return encoding_in_v2(chain, data_type.dtype, ndim)
 
 
 def _with_defaults(codec: Any) -> Any:
@@ -247,15 +225,15 @@ def _kept_codecs(metadata: ArrayMetadata, *, is_cast: bool) -> list[Any]:
             for codec in chain
             if codec.name == "transpose" or codec.name.removeprefix("numcodecs.") in BYTES_CODECS
         ]
-    return [as_json(codec) for codec in chain]
+    return [internal.as_json(codec) for codec in chain]
 
 
-def _fill_value(metadata: ArrayMetadata, data_type: DataType, casting: Casting) -> Any:
+def _fill_value(metadata: ArrayMetadata, data_type: DataType, casting: internal.Casting) -> Any:
     fill = metadata.fill_value
     if data_type == metadata.data_type:
         return fill[()]
     try:
-        return convert_values(np.asarray(fill), data_type.dtype, casting)[()]
+        return internal.convert_values(np.asarray(fill), data_type.dtype, casting)[()]
     except (TypeError, ValueError, OverflowError) as error:
         error.add_note(f"casting the fill value {fill} to {data_type.name}")
         raise

@@ -142,12 +142,7 @@ class CodecChainSpec:
         )
 
     def _merged_all(
-        self,
-        mine: Sequence[CodecSpec],
-        others: Sequence[CodecSpec],
-        other: CodecChainSpec,
-        member: str,
-        strict: bool,
+        self, mine: Sequence[CodecSpec], others: Sequence[CodecSpec], other: CodecChainSpec, member: str, strict: bool
     ) -> tuple[CodecSpec, ...]:
         if len(mine) != len(others):
             raise _conflict(self.to_json(), other.to_json(), "have different numbers of codecs", member)

@@ -22,13 +22,17 @@ from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchE
 from aiozarr.metadata.document import load_document
 from aiozarr.metadata.format_rules import rules_of
 
-REQUIRED = (
-    *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
-)
-_REQUIRED_OPTIONS = {
-    "transpose": ("order",),
-    SHARDING: ("chunk_shape", "codecs", "index_codecs"),
-}
+REQUIRED = [
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+]
+_REQUIRED_OPTIONS = {"transpose": ("order",), SHARDING: ("chunk_shape", "codecs", "index_codecs")}
 
 
 def parse_stored(data: Buffer, *, node: str, key: str) -> ArrayFacts:

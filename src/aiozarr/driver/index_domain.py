@@ -86,12 +86,8 @@ class IndexDomain:
         known = [each for each in (low, labels, *given.values()) if each is not None]
         ranks = {len(each) for each in known} | ({count} - {None})
         if len(ranks) != 1:
-            reason = (
-                "the rank is unknown"
-                if not ranks
-                else f"the members have the ranks {sorted([each for each in ranks if each is not None])}"
-            )
-            raise invalid(members.path, reason)
+            found = sorted([each for each in ranks if each is not None])
+            raise invalid(members.path, f"the members have the ranks {found}" if ranks else "the rank is unknown")
         (rank,) = ranks
         assert rank is not None
         if low is not None:
@@ -198,15 +194,13 @@ class IndexDomain:
 
     def with_labels(self, labels: Sequence[str]) -> IndexDomain:
         """Return the domain with other labels."""
-        return IndexDomain(
-            tuple([replace(each, label=label) for each, label in zip(self.dimensions, labels, strict=True)])
-        )
+        dimensions = [replace(each, label=label) for each, label in zip(self.dimensions, labels, strict=True)]
+        return IndexDomain(tuple(dimensions))
 
     def resizable(self) -> IndexDomain:
         """Return the domain with explicit lower and implicit upper bounds, as those of stored arrays are."""
-        return IndexDomain(
-            tuple([replace(each, implicit_lower=False, implicit_upper=True) for each in self.dimensions])
-        )
+        dimensions = [replace(each, implicit_lower=False, implicit_upper=True) for each in self.dimensions]
+        return IndexDomain(tuple(dimensions))
 
     def __str__(self) -> str:
         return "{ " + ", ".join([_shown(each) for each in self.dimensions]) + " }"

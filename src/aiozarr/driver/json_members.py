@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from aiozarr.common.checks import Checks
-from aiozarr.common.formatting import clip, shown
+from aiozarr.common.formatting import clip, did_you_mean, shown
 from aiozarr.errors import InvalidSpecError, SpecMismatchError
 
 JSON: TypeAlias = Any
@@ -67,9 +66,8 @@ class Members:
 
     def _refuse_unknown(self) -> None:
         for name in self._rest:
-            close = get_close_matches(str(name), self._known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(self._known) or 'none'}"
-            raise invalid(self.at(str(name)), f"unknown member {str(name)!r}{hint}")
+            hint = did_you_mean(name, self._known, f"known are {', '.join(self._known) or 'none'}")
+            raise invalid(self.at(str(name)), f"unknown member {str(name)!r}; {hint}")
 
 
 def invalid(path: str, reason: str) -> InvalidSpecError:

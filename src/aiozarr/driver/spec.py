@@ -18,6 +18,7 @@ from aiozarr.driver.kv_store import KvStore, split_pipeline
 from aiozarr.driver.schema import Schema
 from aiozarr.settings import Settings
 
+ASSUMPTIONS = ("assume_metadata", "assume_cached_metadata")
 POLICY_DEFAULTS = {"fill_missing_data_reads": True, "store_data_equal_to_fill_value": False}
 
 
@@ -104,16 +105,8 @@ class Spec:
             schema = schema.with_dtype(members.take("dtype", parse_dtype, None), "dtype")
             rank = members.take("rank", parse_rank, None)
             readable, writable = members.take("read", boolean, None), members.take("write", boolean, None)
-            flags: dict[str, Any] = {
-                name: members.take(name, boolean, value)
-                for name, value in (
-                    ("delete_existing", False),
-                    ("assume_metadata", False),
-                    ("assume_cached_metadata", False),
-                    ("fill_missing_data_reads", True),
-                    ("store_data_equal_to_fill_value", False),
-                )
-            }
+            defaults = {**dict.fromkeys(("delete_existing", *ASSUMPTIONS), False), **POLICY_DEFAULTS}
+            flags: dict[str, Any] = {name: members.take(name, boolean, value) for name, value in defaults.items()}
             flags["create"] = members.take("create", boolean, False)
             flags["open"] = members.take("open", boolean, not flags["create"])
             bounds: dict[str, Bound | str] = {"recheck_cached_metadata": "open", "recheck_cached_data": True}
@@ -198,10 +191,10 @@ def _check_modes(flags: Mapping[str, Any]) -> None:
     if flags["delete_existing"]:
         if not flags["create"]:
             raise invalid("delete_existing", "delete_existing needs create")
-        for name in ("open", "assume_metadata", "assume_cached_metadata"):
+        for name in ("open", *ASSUMPTIONS):
             if flags[name]:
                 raise invalid("delete_existing", f"delete_existing does not go with {name}")
-    for name in ("assume_metadata", "assume_cached_metadata"):
+    for name in ASSUMPTIONS:
         if flags[name] and not flags["open"]:
             raise invalid(name, f"{name} needs open")
 
@@ -218,11 +211,8 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
 
 def _settings(flags: Mapping[str, Any], pool: CachePool, kvstore: KvStore, threads: Mapping[str, Any]) -> Settings:
     """Return the settings that the flags and resources of a spec come to."""
-    options: dict[str, Any] = {
-        "missing": "fill" if flags["fill_missing_data_reads"] else "raise",
-        **kvstore.settings,
-        **threads,
-    }
+    missing = "fill" if flags["fill_missing_data_reads"] else "raise"
+    options: dict[str, Any] = {"missing": missing, **kvstore.settings, **threads}
     if flags["recheck_cached_data"] is False and pool.total_bytes_limit:
         # Nothing is revalidated, so chunks are cached decoded.
         options["chunk_cache_bytes"] = pool.total_bytes_limit

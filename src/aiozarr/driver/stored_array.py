@@ -21,22 +21,7 @@ from aiozarr.errors import (
     SpecMismatchError,
     UnsupportedOperationError,
 )
-from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.internal import (
-    ConsolidatedGroup,
-    HandleOptions,
-    NodeAccess,
-    NodeChanges,
-    check_erasable,
-    check_store_writeable,
-    erase_node,
-    group_keys,
-    load_consolidated_ancestors,
-    run_at_target,
-    run_on_io_thread,
-    update_nodes,
-    with_metadata,
-)
+from aiozarr.hierarchy import Array, internal
 from aiozarr.metadata.document import dump_document
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata
@@ -85,7 +70,7 @@ async def open_stored(spec: Spec) -> StoredArray:
                 raise
             new = error
 
-    async def work(access: NodeAccess, owns_store: bool) -> StoredArray:
+    async def work(access: internal.NodeAccess, owns_store: bool) -> StoredArray:
         if assumed:
             assert new is not None
             assert not isinstance(new, InvalidSpecError)
@@ -118,7 +103,7 @@ async def open_stored(spec: Spec) -> StoredArray:
             return _stored(spec, access, owns_store, *found)
         return stored
 
-    return await run_at_target(
+    return await internal.run_at_target(
         work,
         spec.kvstore.target,
         "",
@@ -128,7 +113,7 @@ async def open_stored(spec: Spec) -> StoredArray:
     )
 
 
-async def read_document(access: NodeAccess, spec: Spec) -> tuple[Facts, Version | None] | None:
+async def read_document(access: internal.NodeAccess, spec: Spec) -> tuple[Facts, Version | None] | None:
     """Read the document of the array.
 
     Returns: its metadata and its version, or None if nothing is stored.
@@ -140,7 +125,7 @@ async def read_document(access: NodeAccess, spec: Spec) -> tuple[Facts, Version 
     return spec.format.read(value.data, access.url), value.version
 
 
-def not_found_error(access: NodeAccess, spec: Spec) -> NodeNotFoundError:
+def not_found_error(access: internal.NodeAccess, spec: Spec) -> NodeNotFoundError:
     """Return the error of a document that is not stored."""
     return NodeNotFoundError(
         f"there is no array at {access.url}: {spec.format.key} is not stored; create=true creates it",
@@ -149,7 +134,7 @@ def not_found_error(access: NodeAccess, spec: Spec) -> NodeNotFoundError:
     )
 
 
-def exists_error(access: NodeAccess) -> NodeExistsError:
+def exists_error(access: internal.NodeAccess) -> NodeExistsError:
     """Return the error of a document that is stored already."""
     return NodeExistsError(
         f"there is an array at {access.url}; open=true opens it, delete_existing=true erases everything stored there "
@@ -171,45 +156,47 @@ def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
 def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> StoredArray:
     """Return the array with other metadata: those that are stored now."""
     metadata = array_metadata(facts, stored.spec, stored.array.url)
-    array = with_metadata(stored.array, metadata)
+    array = internal.with_metadata(stored.array, metadata)
     return StoredArray(stored.spec, array, facts, version, time.time())
 
 
-def _stored(spec: Spec, access: NodeAccess, owns_store: bool, facts: Facts, version: Version | None) -> StoredArray:
+def _stored(
+    spec: Spec, access: internal.NodeAccess, owns_store: bool, facts: Facts, version: Version | None
+) -> StoredArray:
     # Making the array checks the metadata as opening does.
     metadata: Any = array_metadata(facts, spec, access.url)
     # Specs say themselves when stored metadata are read again, or are not stored at all.
-    options = HandleOptions(access.settings, "r+", owns_store, checks_document=False)
+    options = internal.HandleOptions(access.settings, "r+", owns_store, checks_document=False)
     array = Array(access.store, access.path, metadata, options)
     if spec.cache_pool.backend is not None and spec.recheck_cached_data is not False:
         array = array.with_storage_transformer(PooledChunks(spec.cache_pool, spec.recheck_cached_data))
     return StoredArray(spec, array, facts, version, time.time())
 
 
-async def _create(access: NodeAccess, spec: Spec, stored: StoredArray) -> None:
+async def _create(access: internal.NodeAccess, spec: Spec, stored: StoredArray) -> None:
     """Store the document if none is stored, and keep consolidated metadata above current.
 
     Raises:
         PreconditionFailedError: another document is stored.
     """
-    check_store_writeable(access.store)
+    internal.check_store_writeable(access.store)
     zarr_format = spec.format.number
 
-    async def load(access: NodeAccess) -> tuple[None, Sequence[ConsolidatedGroup]]:
+    async def load(access: internal.NodeAccess) -> tuple[None, Sequence[internal.ConsolidatedGroup]]:
         if spec.delete_existing:
-            await check_erasable(access)
-        return None, await load_consolidated_ancestors(access, zarr_format)
+            await internal.check_erasable(access)
+        return None, await internal.load_consolidated_ancestors(access, zarr_format)
 
-    async def apply(_: None, access: NodeAccess) -> tuple[None, NodeChanges]:
+    async def apply(_: None, access: internal.NodeAccess) -> tuple[None, internal.NodeChanges]:
         if spec.delete_existing:
-            await erase_node(access)
+            await internal.erase_node(access)
         key = access.prefix + spec.format.key
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
             raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
         await access.scheduled.set_if_absent(key, dump_document(stored.facts.document(), finite=False))
         return None, [(access.path, stored.array.metadata)]
 
-    await update_nodes([access], group_keys([zarr_format]), load, apply)
+    await internal.update_nodes([access], internal.group_keys([zarr_format]), load, apply)
 
 
 _checks: SingleFlight[Hashable] = SingleFlight()
@@ -229,7 +216,7 @@ async def rechecked(stored: StoredArray) -> StoredArray:
     """
     spec = stored.spec
 
-    async def check(access: NodeAccess) -> StoredArray:
+    async def check(access: internal.NodeAccess) -> StoredArray:
         checked = time.time()
         key, version = access.prefix + spec.format.key, stored.version
 
@@ -242,7 +229,7 @@ async def rechecked(stored: StoredArray) -> StoredArray:
             return replace(stored, checked=checked)
         return await _read_again(access, stored)
 
-    return await run_on_io_thread(stored.array, check)
+    return await internal.run_on_io_thread(stored.array, check)
 
 
 async def resolved(stored: StoredArray) -> StoredArray:
@@ -254,7 +241,7 @@ async def resolved(stored: StoredArray) -> StoredArray:
     """
     if stored.spec.assume_metadata:
         return stored
-    return await run_on_io_thread(stored.array, lambda access: _read_again(access, stored))
+    return await internal.run_on_io_thread(stored.array, lambda access: _read_again(access, stored))
 
 
 async def resized(
@@ -321,7 +308,7 @@ def _new_shape(
     return tuple(new)
 
 
-async def _read_again(access: NodeAccess, stored: StoredArray) -> StoredArray:
+async def _read_again(access: internal.NodeAccess, stored: StoredArray) -> StoredArray:
     found = await read_document(access, stored.spec)
     if found is None:
         raise not_found_error(access, stored.spec)

@@ -212,12 +212,8 @@ def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
     assert isinstance(metadata, ArrayMetadata)
     members = json.loads(bytes(data))
     if metadata.data_type.name not in NAMES:
-        raise InvalidMetadataError(
-            f"the driver does not read the type {metadata.data_type.name!r}; aiozarr.open_array does",
-            node=node,
-            key=KEY,
-            member="dtype",
-        )
+        reason = f"the driver does not read the type {metadata.data_type.name!r}; aiozarr.open_array does"
+        raise InvalidMetadataError(reason, node=node, key=KEY, member="dtype")
     # Readers take a missing member for null, and the chunk length 0 of an empty dimension for 1.
     defaults = {"dimension_separator": ".", "compressor": None, "filters": None}
     return Zarr2Facts(metadata, {**defaults, **members, "chunks": chunk_lengths(metadata)})
@@ -253,14 +249,8 @@ def _completed(compressor: JSON) -> JSON:
     """Return the compressor with the defaults of its options."""
     if not isinstance(compressor, Mapping):
         return compressor
-    defaults: dict[str, dict[str, JSON]] = {
-        "blosc": BLOSC,
-        "zlib": {"level": 1},
-        "gzip": {"level": 1},
-        "bz2": {"level": 1},
-        "zstd": {"level": 1},
-    }
-    return {**defaults.get(compressor["id"], {}), **compressor}
+    levels: dict[str, dict[str, JSON]] = {key: {"level": 1} for key in ("zlib", "gzip", "bz2", "zstd")}
+    return {**{**levels, "blosc": BLOSC}.get(compressor["id"], {}), **compressor}
 
 
 def _common_rank(given: Mapping[str, JSON], path: str) -> int | None:

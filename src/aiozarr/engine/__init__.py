@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from aiozarr.engine.plan.bounds import MergeLimitBounds
     from aiozarr.engine.plan.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.plan.multipart_plan import split_limit, split_range
-    from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, check_size, fits_upper_bound, plan_bounds
+    from aiozarr.engine.plan.plan import NO_READ, LazyRows, Plan, plan_bounds
+    from aiozarr.engine.plan.projections import check_size, fits_upper_bound
     from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
     from aiozarr.engine.progress import Progress, ProgressLike, shown_progress
     from aiozarr.engine.read.read import Read
@@ -35,7 +36,8 @@ else:
             ".plan.bounds": "MergeLimitBounds",
             ".plan.listed_chunks": "ListedChunk ListedChunks",
             ".plan.multipart_plan": "split_limit split_range",
-            ".plan.plan": "NO_READ LazyRows Plan check_size fits_upper_bound plan_bounds",
+            ".plan.plan": "NO_READ LazyRows Plan plan_bounds",
+            ".plan.projections": "check_size fits_upper_bound",
             ".progress": "Progress ProgressLike shown_progress",
             ".read.read": "Read",
             ".read.stream": "BlockStream",

@@ -9,12 +9,11 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
-from aiozarr.engine.request.object_request import ObjectRequest
+from aiozarr.engine.request.fetch_request import ObjectRequest
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
 from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import LOCAL_GAP, MergeLimits
-from aiozarr.schedule.queue import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry
+from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 
@@ -44,7 +43,7 @@ class BlockingQueue:
         self._sources: OrderedDict[RequestSource, None] = OrderedDict()
         self._prepaid: deque[ScheduledRequest] = deque()
         self._batches = 0
-        self._is_dispatching = False
+        self._dispatch_is_scheduled = False
         self._retrying: dict[asyncio.Task[None], RequestSource | None] = {}
         self._paused: Counter[RequestSource] = Counter()
 
@@ -55,22 +54,26 @@ class BlockingQueue:
         self._sources.pop(source, None)
         self._paused.pop(source, None)
 
-    def wake(self, source: RequestSource) -> None:
+    def wake(self, source: RequestSource, *, now: bool = False) -> None:
         self._sources[source] = None
-        self._dispatch()
-
-    def drop_cancelled(self) -> None:
-        """Do nothing: no request waits for bytes."""
+        if now:
+            self._dispatch()
+        else:
+            self._schedule_dispatch()
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
         self._prepaid.extend(requests)
-        self._dispatch()
+        self._schedule_dispatch()
 
-    def cancel_prepaid(self, requests: Iterable[ScheduledRequest]) -> list[ScheduledRequest]:
-        removed = [request for request in requests if request in self._prepaid]
-        for request in removed:
+    def cancel(self, request: ScheduledRequest) -> None:
+        if request.cancelled:
+            return
+        request.cancelled = True
+        if request.task is not None:
+            request.task.cancel()
+        elif request in self._prepaid:
             self._prepaid.remove(request)
-        return removed
+            asyncio.get_running_loop().call_soon(request.completed, asyncio.CancelledError())
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
         # Small requests keep all threads busy; merging only saves system calls.
@@ -100,22 +103,22 @@ class BlockingQueue:
     def __repr__(self) -> str:
         return f"BlockingQueue(sources={len(self._sources)}, batches={self._batches})"
 
+    def _schedule_dispatch(self) -> None:
+        # Not at once: the caller may be an operation in the midst of something.
+        if not self._dispatch_is_scheduled:
+            self._dispatch_is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._dispatch)
+
     def _dispatch(self) -> None:
         """Hand batches to the threads until they have enough."""
-        # A source that is asked for its next request may call `wake`: the loop that asks it goes on anyway.
-        if self._is_dispatching:
-            return
-        self._is_dispatching = True
-        try:
-            while (self._sources or self._prepaid) and self._batches < BATCHES_PER_THREAD * self._pool.threads:
-                batch = self._next_batch()
-                if not batch:
-                    return
-                self._batches += 1
-                batch[-1].is_last = True
-                self._pool.submit_batch(batch)
-        finally:
-            self._is_dispatching = False
+        self._dispatch_is_scheduled = False
+        while (self._sources or self._prepaid) and self._batches < BATCHES_PER_THREAD * self._pool.threads:
+            batch = self._next_batch()
+            if not batch:
+                return
+            self._batches += 1
+            batch[-1].is_last = True
+            self._pool.submit_batch(batch)
 
     def _next_batch(self) -> list[BlockingRequestTask]:
         batch: list[BlockingRequestTask] = []
@@ -192,7 +195,7 @@ class BlockingRequestTask(WorkItem):
         self.failure: StoreError | None = None
         self.is_last = False
         self.works = request.start_blocking()
-        super().__init__(max(request.cost, sum([work.weight for work in self.works])))
+        super().__init__(max(request.held, sum([work.weight for work in self.works])))
 
     def run(self) -> None:
         request = self.request
@@ -222,7 +225,7 @@ class BlockingRequestTask(WorkItem):
         assert isinstance(store, BlockingStore)
         return self.request.send_blocking_with(store, followers) or super().run_batch_from(batch, at)
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         failure, self.failure = self.failure, None
         if failure is not None and failure.retryable and not self.request.cancelled:
             self.queue.retry(self, failure)
@@ -235,7 +238,7 @@ class BlockingRequestTask(WorkItem):
 
     def finish(self, error: BaseException | None) -> None:
         """End the request. On the loop."""
-        self.request.finish_blocking(self.works, error)
+        self.request.completed_blocking(self.works, error)
 
 
 def _requests_of(works: Iterable[WorkItem]) -> Iterator[ObjectRequest]:

@@ -33,23 +33,25 @@ async def compare_and_swap(
     Raises:
         PreconditionFailedError: other writers came first `max_swaps` times.
     """
-    for delay in delays(max_swaps, max_delay):
+    pauses = delays(max_swaps, max_delay)
+    for _ in range(1, max_swaps):
         try:
             return await swap()
         except PreconditionFailedError:
             pass
-        await asyncio.sleep(delay)
+        await asyncio.sleep(next(pauses))
     return await swap()
 
 
 def compare_and_swap_blocking(swap: Callable[[], T]) -> T:
     """As `compare_and_swap`, in the calling thread."""
-    for delay in delays(MAX_SWAPS, MAX_DELAY):
+    pauses = delays(MAX_SWAPS, MAX_DELAY)
+    for _ in range(1, MAX_SWAPS):
         try:
             return swap()
         except PreconditionFailedError:
             pass
-        time.sleep(delay)
+        time.sleep(next(pauses))
     return swap()
 
 

@@ -13,13 +13,12 @@ from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.plan.plan import Plan
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
+    from aiozarr.engine.scheduled_store import ScheduledStore
     from aiozarr.engine.write.object_write import ObjectWrite
     from aiozarr.engine.write.write_operation import Write
 
@@ -62,6 +62,8 @@ class Engine:
 
     def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:
         """Return `store` for operations on single keys, which wait their turn like everything else."""
+        from aiozarr.engine.scheduled_store import ScheduledStore
+
         return ScheduledStore(self.state, store, settings, report)
 
     def key_lock(self, store: Store, key: str) -> AbstractAsyncContextManager[None]:
@@ -122,7 +124,8 @@ class Engine:
         Raises:
             StoreError, CodecError, MissingChunkError, LimitError
         """
-        from aiozarr.engine.read.array_read import ArrayRead
+        from aiozarr.engine.read.array_read import read_steps
+        from aiozarr.engine.read.read_operation import ReadOperation
 
         for read in reads:
             read.layout.check_read(settings, read.maps)
@@ -134,7 +137,10 @@ class Engine:
         groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
         try:
             await _run_all(
-                [ArrayRead(self.state, group, settings=settings, report=report, progress=progress) for group in groups]
+                [
+                    ReadOperation(self.state, group, read_steps, settings=settings, report=report, progress=progress)
+                    for group in groups
+                ]
             )
         finally:
             if report is not None:
@@ -220,7 +226,7 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything in flight and let the threads end."""
-        await self.state.queues.close()
+        await self.state.close()
         self.state.pool.close()
 
     def _prepare(self, settings: Settings) -> None:
@@ -239,8 +245,7 @@ class _RequestLimit(RequestSource):
     """A caller without requests, whose limit holds while it is registered."""
 
     def __init__(self, settings: Settings) -> None:
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
+        self.limit_to(settings)
 
     def next(self) -> ScheduledRequest | None:
         return None

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
+from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.core.chain import CodecChain, parse_chain
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
@@ -16,11 +16,13 @@ from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
 from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.grid.run_length_axis import RunLengthAxis
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.metadata.v2_encoding import stored_member_path
+from aiozarr.plugins import SharedResults
 from aiozarr.settings import Settings
+
+if TYPE_CHECKING:
+    from aiozarr.codecs import ShardLayout
 
 MAX_LISTED = 1_000_000
 """The most chunk lengths that `ArrayLayout.objects` lists."""
@@ -83,11 +85,39 @@ class ArrayLayout:
 
     @classmethod
     def resolve(cls, metadata: ArrayMetadata, *, node: str, settings: Settings) -> ArrayLayout:
-        """Resolve grid, key encoding and codecs.
+        """Resolve grid, key encoding and codecs. Arrays with equal ones share them.
 
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
         """
+        found = _shared.get(
+            [
+                (each.name, each.configuration)
+                for each in (metadata.chunk_grid, metadata.chunk_key_encoding, *metadata.codecs)
+            ],
+            metadata.shape,
+            metadata.data_type,
+            metadata.data_type.fill_key(metadata.fill_value),
+            settings.max_chunk_bytes,
+            settings.strict,
+            make=lambda: cls._resolve(replace(metadata, attributes={}, extra={}), node, settings),
+        )
+        return cls(
+            node,
+            metadata,
+            found.grid,
+            found.axes,
+            found.key_encoding,
+            found.largest,
+            found.single,
+            found.token,
+            found.strict,
+            found._chain,
+            found._objects,
+        )
+
+    @classmethod
+    def _resolve(cls, metadata: ArrayMetadata, node: str, settings: Settings) -> ArrayLayout:
         # Limits of chunks are checked by reads and writes: metadata of a huge chunk may still be opened.
         try:
             grid = resolve_grid(metadata.chunk_grid, metadata.shape)
@@ -100,6 +130,8 @@ class ArrayLayout:
             if largest.shard is not None:
                 _check_division(axes, largest.shard.inner_shape)
         except MetadataError as error:
+            from aiozarr.metadata.v2_encoding import stored_member_path
+
             error.node = error.node or node
             error.key, error.member = stored_member_path(metadata, error.member)
             raise
@@ -166,6 +198,8 @@ class ArrayLayout:
             try:
                 found = ObjectLayout.of(CodecPipeline(self._chain, replace(self.spec, shape=shape)))
             except MetadataError as error:
+                from aiozarr.metadata.v2_encoding import stored_member_path
+
                 error.node = error.node or self.node
                 error.key, error.member = stored_member_path(self.metadata, error.member)
                 raise
@@ -273,8 +307,13 @@ class ArrayLayout:
             )
 
 
+_shared: SharedResults[ArrayLayout] = SharedResults()
+
+
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:
     """Check that inner chunks divide every shard, not only the largest."""
+    from aiozarr.grid.run_length_axis import RunLengthAxis
+
     for dimension, (axis, inner) in enumerate(zip(axes, inner_shape, strict=True)):
         wrong = [each for each in axis.lengths if each % inner] if isinstance(axis, RunLengthAxis) else []
         if wrong:

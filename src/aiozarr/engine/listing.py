@@ -8,35 +8,51 @@ from contextlib import AsyncExitStack
 from typing import TypeVar
 
 from aiozarr.common.concurrency import cancel_and_wait, random_jitter
+from aiozarr.engine.request.call_request import CallRequest
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
-from aiozarr.schedule.retry import Attempts, RetryPolicy, retry
-from aiozarr.stores.object.listing import ListingPage, page_requests
+from aiozarr.schedule.requests import RequestQueue, retry
+from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.settings import Settings
+from aiozarr.stores.bucket.listing import ListingPage, page_requests
 
 T = TypeVar("T")
 
 
 class PageRequests:
-    """Requests the pages of one listing, each of which is repeated by the policy.
+    """The requests for the pages of one listing, each of which takes its turn in the queue and is repeated there.
+
+    Args:
+        queue: the queue of the store.
+        policy: decides about repetitions.
+        settings: limits of the caller.
+        has_slot: True if the listing is a request itself: its pages are sent in the place of that.
 
     Attributes:
         attempts: number of requests so far.
     """
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    def __init__(self, queue: RequestQueue, policy: RetryPolicy, settings: Settings, *, has_slot: bool = False) -> None:
+        self._queue = queue
         self._policy = policy
+        self._settings = settings
+        self._has_slot = has_slot
         self.attempts = 0
 
     async def request(self, send: Callable[[], Awaitable[ListingPage]]) -> ListingPage:
         """Await `send()` until it gives the page, or the policy gives up."""
-        attempts = Attempts(self._policy)
+        request = CallRequest(self._queue, self._policy, lambda _: send(), 0)
         try:
-            return await retry(attempts, send, asyncio.get_running_loop().time)
+            if not self._has_slot:
+                return await request.run(self._settings)
+            await retry(request, request.send, self._queue.now)
         except StoreError as error:
             error.retryable = False  # it was repeated as often as the settings allow
             raise
         finally:
-            self.attempts += attempts.attempts
+            self.attempts += request.attempts
+        assert request.result is not None
+        return request.result
 
     async def within(self, step: Awaitable[T]) -> T:
         """Await a step of the listing, whose pages are requested by this object."""
@@ -64,11 +80,10 @@ async def list_objects(
     Raises:
         StoreError: the store could not be listed.
     """
-    attempts = Attempts(policy)
     clock = asyncio.get_running_loop().time
     last_key = ""
     is_ordered = True
-    attempts.started = clock()
+    attempts, began = 0, clock()
     while True:
         resume_after = last_key
         skipped_key = ""
@@ -82,7 +97,7 @@ async def list_objects(
                         entry = await pages.within(anext(listing))
                     except StopAsyncIteration:
                         return
-                    if attempts.attempts and entry.key <= resume_after:
+                    if attempts and entry.key <= resume_after:
                         if entry.key < skipped_key:
                             raise StoreError("the listing broke off, and began anew in another order", store=store_url)
                         skipped_key = entry.key
@@ -91,16 +106,15 @@ async def list_objects(
                     last_key = entry.key
                     yield entry
                     # After the yield: the time that the caller spends on an entry is not the listing's.
-                    attempts.started = clock()
+                    began = clock()
         except StoreError as error:
             if not error.retryable:
                 raise
-            attempts.attempts = attempts.attempts + 1 if last_key == resume_after else 1
-            delay = attempts.delay_after(error, clock(), random_jitter())
-            if delay is None:
-                raise
-            if not is_ordered:
-                error.attempts = attempts.attempts
+            attempts = attempts + 1 if last_key == resume_after else 1
+            elapsed = clock() - began
+            delay = policy.delay(error, attempt=attempts, elapsed=elapsed, jitter=random_jitter())
+            if delay is None or not is_ordered:
+                error.attempts, error.elapsed = attempts, elapsed
                 raise
         await asyncio.sleep(delay)
 

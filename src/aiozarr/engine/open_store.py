@@ -12,7 +12,7 @@ from aiozarr.errors import StoreError, UnknownSchemeError
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.object.schemes import BUCKET_CLIENTS
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 if TYPE_CHECKING:
     from aiozarr.stores.obspec.store import GetAsync

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from typing import TypeVar
 
 from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.timing import RequestObserver
-from aiozarr.engine.workers.worker_pool import WorkerPool
+from aiozarr.engine.workers.worker_pool import FunctionCall, WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
+T = TypeVar("T")
+
 LONG_OPERATION_BYTES = 16 << 20
 LONG_OPERATION_OBJECTS = 64
 """An operation above either limit is long. Short ones do not wait for the decoding of all that a long one fetched."""
+
+
+MAX_PENDING_RANGES = 128
+"""An operation with so many ranges that wait for their requests begins no further objects."""
 
 
 class Operation(RequestSource):
@@ -28,9 +36,12 @@ class Operation(RequestSource):
     Attributes:
         total: stored objects that it touches.
         bytes_total: bytes of array elements that it moves.
-        done: stored objects that are finished.
-        bytes_done: bytes of elements that are finished, if there is a progress callback.
+        done: stored objects that are complete.
+        bytes_done: bytes of elements that are complete, if there is a progress callback.
         stopped: True after an error or a cancellation: nothing more is begun.
+        shared: chunks that another operation's request delivers.
+        pending_ranges: ranges that wait for the end of this turn of the loop, to be merged into requests.
+        max_pending_ranges: how many of them may wait before the operation begins no further objects.
         fairness_key: the queue of its work in the worker pool. A long operation has its own, short ones share one.
         observer: receives the operation's request events; None without a report and without `Settings.on_event`.
         ready_at: since when the next requests could have been sent, if there is an observer.
@@ -52,25 +63,29 @@ class Operation(RequestSource):
         self.settings = settings
         self.report = report
         self.policy = retry_policy(settings.retries, settings.retry_seconds)
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
+        self.limit_to(settings)
         self.total = total
         self.bytes_total = bytes_total
         self.done = self.bytes_done = 0
+        self.shared = self.pending_ranges = 0
+        self.max_pending_ranges = MAX_PENDING_RANGES
         self.stopped = False
         is_long = bytes_total > LONG_OPERATION_BYTES or total > LONG_OPERATION_OBJECTS
         self.fairness_key: Hashable = self if is_long else None
         self.observer = RequestObserver.of(settings, report)
         self.ready_at = 0.0
-        self._resuming = False
         self._progress = progress
+        self._ready: deque[ScheduledRequest] = deque()
+        self._awaited = 0  # cancelled requests, and calls in workers
         self._ended = False
         self._error: BaseException | None = None
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    # --- requests ---------------------------------------------------------------------------------------------------
+
     def next(self) -> ScheduledRequest | None:
         try:
-            return self.next_request()
+            return self._ready.popleft() if self._ready else self.next_request()
         except Exception as error:
             # The queue serves other callers too: a fault of this plan is this caller's alone.
             self.stop(error)
@@ -78,18 +93,58 @@ class Operation(RequestSource):
 
     @abstractmethod
     def next_request(self) -> ScheduledRequest | None:
-        """As `next`; an exception stops the operation."""
+        """As `next`, when no request is ready. An exception stops the operation."""
+
+    def enqueue(self, request: ScheduledRequest) -> None:
+        """Send `request` as soon as the queue has room. Call `resume` afterwards, unless the queue is asking now."""
+        self._ready.append(request)
 
     def resume(self) -> None:
-        """Have the queue ask for requests after this turn of the loop, in which there may be more to send."""
-        if not self._resuming:
-            self._resuming = True
-            asyncio.get_running_loop().call_soon(self._resume)
-
-    def _resume(self) -> None:
-        self._resuming = False
+        """There may be more to send: have the queue ask again."""
         if not self._ended:
             self.queue.wake(self)
+
+    def await_release(self) -> None:
+        """Do not end before `released` is called: a request that was cancelled is still in flight."""
+        self._awaited += 1
+
+    def released(self) -> None:
+        """A request or a call that was awaited has ended."""
+        self._awaited -= 1
+        self.check_end()
+
+    def queue_of(self, store: Store) -> RequestQueue:
+        """Return the queue that requests of this operation to `store` wait in."""
+        return self.queue
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    def call_in_worker(
+        self,
+        function: Callable[[], T],
+        on_completed: Callable[[BaseException | None], object],
+        weight: int,
+        store: str | None = None,
+    ) -> None:
+        """Have a worker call `function`, which belongs to no request. The operation does not end before.
+
+        Args:
+            function: the work, on `weight` bytes.
+            on_completed: called on the loop with the error of the call.
+            weight: a worker takes several small pieces of work at once.
+            store: the URL of the store whose elements are decoded or copied, for the report; None for other work.
+        """
+
+        def completed(work: FunctionCall[T]) -> None:
+            if self.observer is not None and store is not None:
+                self.observer.add_decode_time(store, work.ended - work.started)
+            on_completed(work.error)
+            self.released()
+
+        self._awaited += 1
+        self.pool.submit(FunctionCall(function, completed, weight), self.fairness_key)
+
+    # --- the run ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Do everything; after an error or a cancellation nothing is in flight when this returns."""
@@ -98,7 +153,8 @@ class Operation(RequestSource):
         self.ready_at = self.now()
         self.queue.register(self)
         self.start_eagerly()
-        self.queue.wake(self)
+        # Not in this turn if it could take all of the budget: those that begin in the same turn are served in turn.
+        self.queue.wake(self, now=self.total == 1)
         try:
             await self._future
         except asyncio.CancelledError as cancelled:
@@ -110,10 +166,6 @@ class Operation(RequestSource):
             self._error = None
             del self._future
             self.add_to_report()
-
-    def queue_of(self, store: Store) -> RequestQueue:
-        """Return the queue that requests of this operation to `store` wait in."""
-        return self.queue
 
     def start_eagerly(self) -> None:
         """Start what other callers may share, before the queue asks for the first request."""
@@ -134,16 +186,14 @@ class Operation(RequestSource):
             self.stopped = True
             self._error = error
             self.abandon()
-            self.queue.drop_cancelled()
         self.check_end()
 
     def check_end(self) -> None:
         """End the operation if nothing of it is left."""
-        if self._ended or not self.is_idle() or not (self.stopped or self.is_complete()):
+        if self._ended or not (self.stopped or self.is_complete()) or not self.is_idle():
             return
         self._ended = True
-        self.queue.unregister(self)
-        self.ended()
+        self.leave_queues()
         if self._future.done():
             return
         if self._error is None or isinstance(self._error, asyncio.CancelledError):
@@ -151,8 +201,11 @@ class Operation(RequestSource):
         else:
             self._future.set_exception(self._error)
 
-    def ended(self) -> None:  # most operations have one queue
-        """The operation has ended: leave other queues than its own."""
+    def leave_queues(self) -> None:
+        """Have no queue ask for requests any more."""
+        self.queue.unregister(self)
+
+    # --- reports ----------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Return the time by the clock of the queue; 0 without an observer."""
@@ -174,13 +227,13 @@ class Operation(RequestSource):
     def abandon(self) -> None:
         """Drop what was not sent, and cancel what no other operation waits for."""
 
-    @abstractmethod
     def is_idle(self) -> bool:
         """Return whether nothing is in flight."""
+        return not self._awaited
 
-    @abstractmethod
     def is_complete(self) -> bool:
-        """Return whether everything has been begun."""
+        """Return whether all objects are complete."""
+        return self.done == self.total
 
     @abstractmethod
     def add_to_report(self) -> None:

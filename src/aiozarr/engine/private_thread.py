@@ -240,7 +240,7 @@ class CrossThreadCall(ABC, Generic[T]):
         """Return the work, as a new coroutine. Runs on the I/O thread."""
 
     @abstractmethod
-    def answer(self, task: asyncio.Task[T] | None) -> None:
+    def completed(self, task: asyncio.Task[T] | None) -> None:
         """Pass the outcome to the caller; None: never started. Runs on the I/O thread."""
 
     def begin(self) -> None:
@@ -256,13 +256,13 @@ class CrossThreadCall(ABC, Generic[T]):
         elif not self._cancelled:
             # Never started: Ctrl-C came before the call was posted.
             self._cancelled = True
-            self.answer(None)
+            self.completed(None)
 
     def _ended(self, task: asyncio.Task[T]) -> None:
         # The traceback of its error may still hold this object.
         self._task, self._cancelled = None, True
         if not (self._thread.exiting and task.cancelled()):
-            self.answer(task)
+            self.completed(task)
 
 
 def limited(

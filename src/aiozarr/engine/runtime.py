@@ -61,7 +61,7 @@ class _AwaitedCall(CrossThreadCall[T]):
     def coroutine(self) -> Coroutine[Any, Any, T]:
         return limited(self._function, self._engine, self._timeout)
 
-    def answer(self, task: asyncio.Task[T] | None) -> None:
+    def completed(self, task: asyncio.Task[T] | None) -> None:
         self._ended_task = task
         self._mailbox.post(self._settle)
 
@@ -160,7 +160,7 @@ class _BlockingCall(CrossThreadCall[T]):
         _blocking_caller.set(self.callbacks)
         return await self._function()
 
-    def answer(self, task: asyncio.Task[T] | None) -> None:
+    def completed(self, task: asyncio.Task[T] | None) -> None:
         self.outcome.append(task)
         self.callbacks.put(None)
 

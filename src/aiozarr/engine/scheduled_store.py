@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.engine.listing import PageRequests, list_objects
-from aiozarr.engine.object_read import MemoryTarget, MultipartRead, PartLimits, ReadTarget
-from aiozarr.engine.object_upload import MultipartUpload
-from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
-from aiozarr.engine.request.object_request import is_missing_status
+from aiozarr.engine.request.call_request import CallRequest
+from aiozarr.engine.request.fetch_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore
 from aiozarr.stores.contract import Store, too_large
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aiozarr.engine.object_read import PartLimits, ReadTarget
     from aiozarr.http1.request import BodyReader
+    from aiozarr.schedule.executor import RequestExecutor
 
 
 T = TypeVar("T")
@@ -43,7 +42,11 @@ class ScheduledStore:
         self.settings = settings
         self._state = state
         self._observer = RequestObserver.of(settings, report)
-        self._policy = RetryPolicy(settings.retries, settings.retry_seconds)
+        self._policy = retry_policy(settings.retries, settings.retry_seconds)
+
+    @property
+    def _queue(self) -> RequestExecutor:
+        return self._state.queues.origin(self.store.origin)
 
     async def fetch(
         self,
@@ -52,9 +55,9 @@ class ScheduledStore:
         *,
         if_match: Version | None = None,
         max_bytes: int | None = None,
-        cost: int = 0,
+        held: int = 0,
     ) -> Value | None:
-        """Return the bytes of `key`, or None if nothing is stored. Meanwhile `cost` bytes of the budget are in use.
+        """Return the bytes of `key`, or None if nothing is stored. Meanwhile `held` bytes of the budget are in use.
 
         Raises:
             LimitError: the value has more than `max_bytes` bytes. At most one byte more than that was fetched.
@@ -74,7 +77,7 @@ class ScheduledStore:
                     error.range = None  # the caller did not ask for it
                 raise
 
-        value = await self._call("fetch", key, send, cost=cost, byte_range=asked)
+        value = await self._call("fetch", key, send, held=held, byte_range=asked)
         if value is not None and max_bytes is not None and (size := memoryview(value.data).nbytes) > max_bytes:
             size_or_none = size if asked is range else value.size
             raise too_large(size_or_none, max_bytes, store=self.store.url, key=key, range=range)
@@ -97,18 +100,20 @@ class ScheduledStore:
             LimitError: the object has more than `max_bytes` bytes. At most one part of it was fetched.
             UnsupportedOperationError: the store does not report the size of a large object.
         """
+        from aiozarr.engine.object_read import MemoryTarget, PartLimits
+
         # A range bounds the response, whatever the caller expects. An empty object has no byte to start at.
         supports = self.store.supports
         is_ranged = max_bytes > 0 and supports.partial_reads and supports.clipped_reads
         limits = PartLimits(part_bytes, part_bytes, max_bytes, f"and {max_bytes} are allowed", accepts_unversioned=True)
         if is_ranged and max_bytes > part_bytes:
             return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
-        cost = min(max_bytes, part_bytes)
+        held = min(max_bytes, part_bytes)
         try:
-            value = await self.fetch(key, Range(0, part_bytes) if is_ranged else None, cost=cost)
+            value = await self.fetch(key, Range(0, part_bytes) if is_ranged else None, held=held)
         except ShortReadError:
             # A server may clip the range without the object's size. The whole object proves its length.
-            value = await self.fetch(key, cost=cost, max_bytes=cost)
+            value = await self.fetch(key, held=held, max_bytes=held)
         if is_ranged and value is not None and value.size is None and memoryview(value.data).nbytes >= part_bytes:
             # There may be bytes behind a full part of an object of unknown size.
             return await self._fetch_parts(key, None, None, limits, MemoryTarget(self._copy_in_worker))
@@ -125,6 +130,8 @@ class ScheduledStore:
         Raises:
             ChangedError: the object has another version or size, or is gone.
         """
+        from aiozarr.engine.object_read import PartLimits
+
         size = entry.size
         assert size is not None
         limits = PartLimits(min(part_bytes, size), part_bytes, size, "")
@@ -140,13 +147,15 @@ class ScheduledStore:
         *,
         size: int | None = None,
     ) -> Value | None:
+        from aiozarr.engine.object_read import MultipartRead
+
         async def run_request(part: Range | None, *, is_first: bool) -> Value | None:
             part_bytes = limits.total if part is None or part.length is None else part.length
             value = await self._call(
                 "fetch",
                 key,
                 lambda _: self._none_if_missing(read.fetch(part)),
-                cost=part_bytes,
+                held=part_bytes,
                 byte_range=part,
                 received=0 if size is None else part_bytes,
             )
@@ -203,6 +212,18 @@ class ScheduledStore:
         Raises:
             PreconditionFailedError: `precondition` does not hold.
         """
+        store = self.store
+        if self._observer is None and isinstance(store, BlockingStore) and type(store).set is BlockingStore.set:
+            # One call of a thread: there is no server whose requests would be limited or counted.
+            begun = monotonic()
+            try:
+                return await store.set(key, data, precondition=precondition)
+            except StoreError as error:
+                if not error.retryable:
+                    error.attempts, error.elapsed = 1, monotonic() - begun
+                    raise
+            finally:
+                self._state.invalidate(store, key)
         size = memoryview(data).nbytes
 
         async def send(attempt: int) -> Version | None:
@@ -221,7 +242,7 @@ class ScheduledStore:
                     raise
                 return stored.version
 
-        return await self._call("set", key, send, cost=size, written=size)
+        return await self._call("set", key, send, held=size, written=size)
 
     async def if_absent(self, store: Callable[[Precondition | None], Awaitable[T]]) -> T:
         """Await `store` with the precondition that nothing is stored, and without one if the store checks none.
@@ -258,11 +279,13 @@ class ScheduledStore:
             raise UnsupportedOperationError("this store takes whole values only", store=store.url, key=key)
 
         def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
-            return self._call("set", key, send, cost=nbytes, written=nbytes)
+            return self._call("set", key, send, held=nbytes, written=nbytes)
 
         part_bytes = store.upload_part_bytes(body.nbytes, conditional=precondition is not None)
         if part_bytes is None:
             return await run_request(lambda _: store.upload(key, body, precondition=precondition), body.nbytes)
+        from aiozarr.engine.object_upload import MultipartUpload
+
         upload = MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY)
         return await upload.upload(precondition)
 
@@ -323,7 +346,10 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        pages = PageRequests(self._policy)
+        from aiozarr.engine.listing import PageRequests
+
+        # Its requests take the place of this one in the budget.
+        pages = PageRequests(self._queue, self._policy, self.settings, has_slot=True)
         return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
     async def scan(self, prefix: str = "") -> AsyncGenerator[Entry, None]:
@@ -332,8 +358,10 @@ class ScheduledStore:
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
         """
+        from aiozarr.engine.listing import PageRequests, list_objects
+
         store, sizes = self.store, self._state.sizes
-        pages = PageRequests(self._policy)
+        pages = PageRequests(self._queue, self._policy, self.settings)
         entries = list_objects(lambda: store.scan(prefix), pages, self._policy, store_url=store.url)
         observed = self._observer is not None
         first = monotonic() if observed else 0.0
@@ -379,7 +407,7 @@ class ScheduledStore:
         key: str,
         function: Callable[[int], Awaitable[T]],
         *,
-        cost: int = 0,
+        held: int = 0,
         written: int = 0,
         byte_range: ByteRange | None = None,
         received: int = 0,
@@ -390,25 +418,17 @@ class ScheduledStore:
             operation: its name in events.
             key: the key that it is about.
             function: sends it, given the number of the attempt.
-            cost: bytes of the budget that are in use meanwhile.
+            held: bytes of the budget that are in use meanwhile.
             written: the bytes that it sends.
             byte_range: the range that it requests.
             received: the bytes that it receives, if the result does not hold them.
         """
-        queue = self._state.queues.origin(self.store.origin)
-        request = CallRequest(queue, self._policy, function, cost)
-        source = SingleRequestSource(request, self.settings)
+        queue = self._queue
+        request = CallRequest(queue, self._policy, function, held)
         timing = None if self._observer is None else RequestTiming(self._observer, queue.now())
-        queue.register(source)
-        queue.wake(source)
         try:
-            return await request.future
-        except asyncio.CancelledError:
-            if not source.drop() and not request.is_completed:
-                await request.cancel_and_wait()
-            raise
+            return await request.run(self.settings)
         finally:
-            queue.unregister(source)
             if request.attempts and operation in ("set", "erase"):
                 self._state.invalidate(self.store, key)
             if timing is not None and request.attempts:

@@ -12,17 +12,16 @@ from aiozarr.engine.cache.sizes import SizeCache
 from aiozarr.engine.group_commit import KeyLocks
 from aiozarr.engine.workers.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
-from aiozarr.schedule.executor import RequestQueues
-from aiozarr.schedule.queue import RequestQueue
+from aiozarr.schedule.requests import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from aiozarr.engine.cache.chunks import ChunkCaches
-    from aiozarr.engine.request.chunk_batch import InnerChunkBatches
     from aiozarr.engine.request.coalescer import RangeCoalescer
-    from aiozarr.engine.request.in_flight import InFlightChunks
-    from aiozarr.engine.request.index_request import ShardIndexes
+    from aiozarr.engine.request.in_flight import ChunksInFlight
+    from aiozarr.engine.request.shard_index import ShardIndexes
+    from aiozarr.schedule.executor import RequestQueues
 
 
 MAX_NOTED_STORES = 4096
@@ -46,17 +45,14 @@ class EngineState:
 
     Attributes:
         pool: the worker threads.
-        queues: the request queues of stores behind a network.
         blocking_queue: the request queue of blocking stores.
         sizes: sizes of shards, for stores that refuse suffix ranges.
         key_locks: stored objects that are being changed in part.
-        stores_without_versions: stores that should say versions in their answers, and do not.
+        stores_without_versions: stores whose responses lack the promised version.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
         self.pool = pool
-        # Before the loop looks for more answers, the workers get what has come.
-        self.queues = RequestQueues(pool.flush)
         self.blocking_queue = BlockingQueue(pool)
         self.sizes = SizeCache()
         self.key_locks = KeyLocks()
@@ -64,35 +60,31 @@ class EngineState:
         self._warned = NotedStores()
 
     @fork_safe_cached_property
-    def in_flight(self) -> InFlightChunks:
-        """Chunks that are being fetched."""
-        from aiozarr.engine.request.in_flight import InFlightChunks
+    def queues(self) -> RequestQueues:
+        """The request queues of stores behind a network."""
+        from aiozarr.schedule.executor import RequestQueues
 
-        return InFlightChunks()
+        return RequestQueues(self._after_responses)
 
     @fork_safe_cached_property
-    def batches(self) -> InnerChunkBatches:
-        """Batches of inner chunks that are being fetched for one reader."""
-        from aiozarr.engine.request.chunk_batch import InnerChunkBatches
+    def in_flight(self) -> ChunksInFlight:
+        """Chunks that are being fetched."""
+        from aiozarr.engine.request.in_flight import ChunksInFlight
 
-        return InnerChunkBatches()
+        return ChunksInFlight()
 
     @fork_safe_cached_property
     def indexes(self) -> ShardIndexes:
         """Shard indexes, cached or in flight."""
-        from aiozarr.engine.request.index_request import ShardIndexes
+        from aiozarr.engine.request.shard_index import ShardIndexes
 
         return ShardIndexes(self.sizes)
 
     @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
-        """Decoded chunks, if settings have a cache.
-
-        The table of indexes is made before. Immediate reads look into both from other threads, and must make neither.
-        """
+        """Decoded chunks, if settings have a cache. Immediate reads look into them from other threads."""
         from aiozarr.engine.cache.chunks import ChunkCaches
 
-        assert self.indexes is not None
         return ChunkCaches()
 
     @fork_safe_cached_property
@@ -100,7 +92,18 @@ class EngineState:
         """Ranges that wait for the end of this turn of the loop, to be merged into requests."""
         from aiozarr.engine.request.coalescer import RangeCoalescer
 
-        return RangeCoalescer()
+        return RangeCoalescer(self.stores_without_versions)
+
+    def _after_responses(self) -> None:
+        """Request the ranges that responses have located, and give the workers what has come."""
+        if self.has_read_arrays:
+            self.coalescer.flush()
+        self.pool.flush()
+
+    @property
+    def indexes_if_made(self) -> ShardIndexes | None:
+        """The shard indexes; None if no shard was read. Any thread may ask."""
+        return vars(self).get("indexes")
 
     @property
     def has_read_arrays(self) -> bool:
@@ -112,7 +115,7 @@ class EngineState:
         return self.blocking_queue if isinstance(store, BlockingStore) else self.queues.origin(store.origin)
 
     def has_versions(self, store: Store) -> bool:
-        """Return whether answers of `store` say of which version of an object they are."""
+        """Return whether responses of `store` have the version of the object."""
         return store.supports.conditional_reads and store.identity not in self.stores_without_versions
 
     def invalidate(self, store: Store, key: str | None) -> None:
@@ -122,18 +125,15 @@ class EngineState:
         """
         if not self.has_read_arrays:
             return
-        if self.indexes.is_idle and not (self.in_flight or self.batches or self.chunk_caches):
+        indexes = self.indexes_if_made
+        if (indexes is None or indexes.is_idle) and not (self.in_flight or self.chunk_caches):
             return
         identity = None if key is None else store.object_identity(key)
-        for chunk in list(self.in_flight.values()):
-            request = chunk.request
-            if key is None or request is None or request.may_contain(key, identity):
-                self.in_flight.close(chunk)
-                chunk.caches = chunk.caches and {}
-        for share_key, batches in list(self.batches.items()):
-            if key is None or any(batch.may_contain(key, identity) for batch in batches):
-                del self.batches[share_key]
-        self.indexes.invalidate(key, identity)
+        for batch in [each for batches in self.in_flight.values() for each in batches]:
+            if key is None or batch.may_contain(key, identity):
+                batch.invalidate()
+        if indexes is not None:
+            indexes.invalidate(key, identity)
         if key is None:
             self.chunk_caches.clear()
         else:
@@ -154,8 +154,12 @@ class EngineState:
     @property
     def is_idle(self) -> bool:
         """True if nothing is queued, in flight, waiting to be merged, or locked."""
-        if not all([part.is_idle for part in (self.blocking_queue, self.queues, self.key_locks)]):
+        made = [vars(self)[name] for name in ("queues", "indexes", "coalescer") if name in vars(self)]
+        if not all([part.is_idle for part in (self.blocking_queue, self.key_locks, *made)]):
             return False
-        if not self.has_read_arrays:
-            return True
-        return not (self.in_flight or self.batches) and self.indexes.is_idle and self.coalescer.is_idle
+        return not (self.has_read_arrays and self.in_flight)
+
+    async def close(self) -> None:
+        """Cancel all requests in flight and wait for their ends."""
+        if "queues" in vars(self):
+            await self.queues.close()

@@ -8,10 +8,9 @@ from dataclasses import replace
 from time import monotonic
 from typing import TypeVar
 
-from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.model import ByteRange
 from aiozarr.schedule.events import Event, Report, RequestEvent, RequestOperation, Totals
-from aiozarr.schedule.retry import Attempts
+from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -41,10 +40,6 @@ class RequestObserver:
             self._report.notify(event)
         if self._on_event is not None:
             emit(self._on_event, event)
-
-    def timed(self, work: WorkItem, store: str) -> WorkItem:
-        """Return `work`, for an array in this store, as work whose time is reported."""
-        return TimedWork(work, self, store)
 
     def add_decode_time(self, store: str, seconds: float) -> None:
         """Report time of a worker that belongs to no request of this operation."""
@@ -113,7 +108,7 @@ class RequestTiming:
 
     def event_of(
         self,
-        request: Attempts,
+        request: ScheduledRequest,
         operation: RequestOperation,
         *,
         store: Store,
@@ -177,8 +172,13 @@ class RequestTiming:
         self._decode_seconds += ended - started
         self.chunks += chunks
 
+    def note_wanted(self, nbytes: int) -> None:
+        """Note how many bytes of the response are wanted, which is known only now."""
+        if self.event is not None:
+            self.event = replace(self.event, bytes_wanted=min(nbytes, self.event.bytes_fetched))
+
     def close(self) -> None:
-        """The response was processed: report the request."""
+        """Report the request, whose response was processed."""
         event, self.event = self.event, None
         if event is None:
             return
@@ -193,29 +193,3 @@ class RequestTiming:
         if self._encode_seconds:
             event = replace(event, encode_seconds=sum(self._encode_seconds))
         self.observer.report(event)
-
-
-class TimedWork(WorkItem):
-    """Work that belongs to no request, such as filling missing chunks, whose time is reported."""
-
-    __slots__ = ("observer", "seconds", "store", "work")
-
-    def __init__(self, work: WorkItem, observer: RequestObserver, store: str) -> None:
-        super().__init__(work.weight)
-        self.work = work
-        self.observer = observer
-        self.store = store
-        self.seconds = 0.0
-
-    def run(self) -> None:
-        begun = monotonic()
-        try:
-            self.work.run()
-        finally:
-            self.seconds = monotonic() - begun
-
-    def finished(self) -> None:
-        self.observer.add_decode_time(self.store, self.seconds)
-        self.work.error = self.error
-        self.work.finished()
-        self.work.error = None

@@ -82,7 +82,7 @@ class _TrioCall(CrossThreadCall[T]):
     def coroutine(self) -> Coroutine[Any, Any, T]:
         return limited(self._function, self._engine, self._timeout)
 
-    def answer(self, task: asyncio.Task[T] | None) -> None:
+    def completed(self, task: asyncio.Task[T] | None) -> None:
         self.outcome = task
         self._post(self._settle)
 

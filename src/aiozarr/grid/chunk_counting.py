@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING
 
 from aiozarr.grid.axes import Axis, RegularAxis
-from aiozarr.grid.fields import FieldProjections, Fields
-from aiozarr.grid.index_groups import count_chunks_of_points, flat_indices, group_dims
-from aiozarr.grid.points import PointProjections
 from aiozarr.grid.projection import ChunkSelections, Projection
 from aiozarr.grid.transform import DimensionMap, Indexed
+
+if TYPE_CHECKING:
+    from aiozarr.grid.fields import Fields
 
 LARGE_POINT_COUNT = 1 << 14
 """Number of points of an index array from which sorting runs in a worker and not on the event loop."""
@@ -25,9 +26,13 @@ def project(axes: Sequence[Axis], maps: Sequence[DimensionMap], fields: Fields |
         fields: the selected fields of each element; None for complete elements.
     """
     if fields is not None:
+        from aiozarr.grid.fields import FieldProjections
+
         own = [RegularAxis(length, length) for length in fields.shape]
         return FieldProjections(project([*axes, *own], maps), fields, len(axes))
     if any([isinstance(each, Indexed) for each in maps]):
+        from aiozarr.grid.points import PointProjections
+
         return PointProjections.of(axes, maps)
     return Projection(axes, maps)  # type: ignore[arg-type]  # none of them is Indexed
 
@@ -43,6 +48,8 @@ def count_chunks(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int:
         if not isinstance(each, Indexed):
             counts.append(axis.count(each))
         elif each.group == dimension:
+            from aiozarr.grid.index_groups import count_chunks_of_points, flat_indices, group_dims
+
             dims = group_dims(inside, dimension)
             counts.append(count_chunks_of_points([axes[other] for other in dims], flat_indices(maps, dims)))
     return prod(counts)
@@ -56,6 +63,8 @@ def chunk_count_bound(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int
         if not isinstance(each, Indexed):
             bounds.append(axis.count(each))
         elif each.group == dimension:
+            from aiozarr.grid.index_groups import group_dims
+
             chunks = prod([axes[other].chunks for other in group_dims(inside, dimension)])
             bounds.append(min(each.indices.size, chunks))
     return prod(bounds)

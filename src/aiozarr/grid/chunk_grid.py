@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self, TypeVar
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.grid.axes import Axis, regular_axes
-from aiozarr.grid.run_length_axis import RunLengthAxis
 from aiozarr.plugins import ClassRegistry, NamedConfiguration, check_members
 
 _POINT = "chunk_grid"
@@ -221,6 +220,8 @@ def chunk_length(given: Any, member: str, minimum: int = 1) -> int:
 
 
 def _axis_of(grid: ChunkGrid, dimension: int) -> Axis:
+    from aiozarr.grid.run_length_axis import RunLengthAxis
+
     count = grid.shape[dimension]
     if count > MAX_LENGTH_RUNS:
         limit = f"a grid of another kind than 'regular' has up to {MAX_LENGTH_RUNS}"

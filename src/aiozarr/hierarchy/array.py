@@ -9,7 +9,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.common.formatting import format_bytes, printable
@@ -25,30 +24,27 @@ from aiozarr.errors import (
 )
 from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
-from aiozarr.hierarchy.info import ArrayInfo, count_objects, grid_svg, table
 from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes
-from aiozarr.hierarchy.new_metadata.v3 import check_shape, storage_order
-from aiozarr.hierarchy.node import HandleOptions, Node
+from aiozarr.hierarchy.node import HandleOptions, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
-from aiozarr.hierarchy.resize import (
-    append_mark,
-    clear_gained_area,
-    erase_outside,
-    has_stale_data,
-    resized_metadata,
-)
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
-from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.names import key_prefix
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.stores import Store
-from aiozarr.stores.transformer import StorageTransformer, resolve_transformers, wrap_store
+from aiozarr.stores import BlockingStore, Store
 
-AnyArray: TypeAlias = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from aiozarr.hierarchy.info import ArrayInfo
+    from aiozarr.stores.transformer import StorageTransformer
+
+AnyArray: TypeAlias = "NDArray[Any]"
 
 MAX_MARKED_BYTES = 1 << 20
 """Appended bytes that are hashed in the caller's thread, in at most 1 ms."""
+SMALL_CHUNK_BYTES = 128 << 10
+"""Chunks of a file up to this size are decoded without numcodecs, whose import takes 50 ms."""
 CUT_SECONDS = 2.0
 """What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
 
@@ -75,6 +71,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         self._present_shape: tuple[int, ...] | None = None
         self._runtime_transformers: tuple[StorageTransformer, ...] = ()
         self._chunk_store = self._transformed_store(metadata)
+        _import_used(self._layout, store, options)
 
     # A handle in a list of handles, or beside None, is no use of its values.
     __hash__ = object.__hash__
@@ -159,6 +156,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     @property
     def order(self) -> Literal["C", "F"]:
         """The order of elements in a stored chunk: "F" if its first axis is the fastest, else "C"."""
+        from aiozarr.hierarchy.new_metadata.v3 import storage_order
+
         return storage_order(self._metadata)
 
     @property
@@ -240,6 +239,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             StaleDataWarning: the array has grown, without `clear`, and shows values of an earlier, larger shape. Up to
                 500 gained chunks and 64 chunks across the old edge are checked.
         """
+        from aiozarr.hierarchy.new_metadata.v3 import check_shape
+        from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
+
         lengths = check_shape(shape, self.ndim)
         stale = False
 
@@ -284,6 +286,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             TypeError, OverflowError: as `View.write`.
             UnsupportedOperationError, ChangedError, NodeNotFoundError: as `resize`.
         """
+        from aiozarr.hierarchy.resize import append_mark
+
         self._check_writeable()
         added = await self[...]._converted(values)
         axis = self._check_axis(added.ndim, axis)
@@ -341,6 +345,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
         from anyio import move_on_after  # imported on use: it is needed after failures only
 
+        from aiozarr.hierarchy.resize import erase_outside
+
         def cut(metadata: ArrayMetadata) -> ArrayMetadata:
             if metadata.shape != grown.shape:
                 raise ValueError(f"another writer has changed the shape to {metadata.shape} since")
@@ -369,6 +375,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         Raises:
             StoreError: the listing failed.
         """
+        from aiozarr.hierarchy.info import ArrayInfo, count_objects
+
         count, total = await self._run_on_io_thread(count_objects)
         expected = 1
         for length in self._layout.grid.shape:
@@ -400,6 +408,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         Raises:
             TypeError: it is not a `StorageTransformer`.
         """
+        from aiozarr.stores.transformer import StorageTransformer
+
         if not isinstance(transformer, StorageTransformer):
             raise TypeError(f"transformer must be a StorageTransformer, not {type(transformer).__name__}")
         array = self._with_metadata(self._metadata)
@@ -421,6 +431,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
+        from aiozarr.hierarchy.info import grid_svg, table
+
         facts = [
             ("url", self.url),
             ("shape", self.shape),
@@ -470,6 +482,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """
         if not metadata.storage_transformers and not self._runtime_transformers:
             return self._store
+        from aiozarr.stores.transformer import resolve_transformers, wrap_store
+
         try:
             named = resolve_transformers(metadata.storage_transformers)
         except MetadataError as error:
@@ -603,11 +617,46 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         if len(stored.shape) != len(known.shape):
             return False
         if stored.shape != known.shape:
+            from aiozarr.hierarchy.resize import resized_metadata
+
             known = resized_metadata(self._layout, stored.shape)
         return _equal_layouts(known, stored)
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)
+
+
+def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> None:
+    """Import what reads and writes of an array will need.
+
+    Not in the midst of a read: the child of a fork would wait forever for an import that another thread has begun.
+    """
+    if options.mode != "r":
+        import aiozarr.engine.write.write_operation
+        import aiozarr.hierarchy.casting
+        import aiozarr.schedule.executor
+    is_whole = layout.shard is None and layout.largest.pipeline.raw is None
+    is_simple = is_whole and isinstance(store, BlockingStore)
+    if not is_simple or layout.spec.nbytes > SMALL_CHUNK_BYTES:
+        import numcodecs  # noqa: F401
+    if not is_simple:
+        import aiozarr.engine.read.shard_read
+        import aiozarr.engine.request.coalescer
+        import aiozarr.engine.request.shard_index
+        import aiozarr.grid.byte_runs
+    if layout.inner_count != 1:
+        import aiozarr.grid.adjacent_chunks  # noqa: F401
+
+
+def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
+    """Return the handle of an array.
+
+    Raises:
+        NodeTypeError: the metadata are those of a group.
+    """
+    if not isinstance(metadata, ArrayMetadata):
+        raise wrong_kind_error(store.url_of(path), path, metadata)
+    return Array(store, path, metadata, options)
 
 
 def _restore(
@@ -625,11 +674,15 @@ def _restore(
 
 def _equal_layouts(one: ArrayMetadata, other: ArrayMetadata) -> bool:
     """Return whether two arrays store the same elements in the same chunks; attributes and names may differ."""
+    from aiozarr.metadata.formats import render_node
+
     same_rest = replace(one, attributes=other.attributes, extra=other.extra, dimension_names=other.dimension_names)
     # A data type of another package may compare by identity; its document says what it is.
     return same_rest == other or render_node(same_rest) == render_node(other)
 
 
 def _with_length(layout: ArrayLayout, axis: int, length: int) -> ArrayMetadata:
+    from aiozarr.hierarchy.resize import resized_metadata
+
     shape = layout.metadata.shape
     return resized_metadata(layout, [length if dimension == axis else n for dimension, n in enumerate(shape)])

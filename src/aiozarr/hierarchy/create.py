@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar, Unpack
 
 from numpy.typing import ArrayLike
 
 from aiozarr.engine.open_store import Target
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import Group, MakeNode, make_array, make_group
+from aiozarr.hierarchy.array import Array, make_array
+from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.mutations.nodes import create_node
-from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
+from aiozarr.hierarchy.new_metadata.by_format import (
+    AnyFormatOptions,
+    new_array_with_data,
+    new_group_metadata,
+    with_options,
+)
+from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.schedule.operations import observed
@@ -26,6 +28,7 @@ N = TypeVar("N", Array, Group)
 
 
 @opens
+@with_options(AnyFormatOptions)
 async def create_array(
     target: Target,
     path: str = "",
@@ -33,24 +36,11 @@ async def create_array(
     shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
     dtype: DataTypeLike | None = None,
     data: ArrayLike | None = None,
-    chunks: ChunksLike = "auto",
-    shards: ShardsLike = None,
-    codecs: CodecsLike = "auto",
-    fill_value: ArrayLike | None = None,
-    order: Literal["C", "F"] = "C",
-    dimension_names: Iterable[str | None] | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    chunk_key_encoding: KeyEncodingLike = None,
-    storage_transformers: Iterable[TransformerLike] = (),
-    filters: FiltersLike = "auto",
-    compressor: CompressorLike = "auto",
-    dimension_separator: Literal[".", "/"] | None = None,
-    compression: str | None = "auto",
-    compression_opts: Any = None,
     zarr_format: int = 3,
     overwrite: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
+    **options: Unpack[AnyFormatOptions],
 ) -> Array:
     """Create an array at `path` inside `target`, and the missing groups above it. The array can be written.
 
@@ -66,6 +56,14 @@ async def create_array(
         dtype: type of the elements by numpy's name, or `"r24"` and the like for raw bits. Stored little-endian, unless
             the byte order is given, as in `">f4"`.
         data: the values to write; shape and dtype are theirs unless given. Another `dtype` must keep every value.
+        zarr_format: 3, 2 or 1. An option of another format is a TypeError: formats 1 and 2 have no `codecs`, no
+            `shards` and no `chunk_key_encoding`.
+        overwrite: first erase the node and everything else stored below `path`.
+        storage_options: options of the store, for a URL.
+        settings: limits and policies of reads and writes.
+        options: the keywords below.
+
+    Keyword Args:
         chunks: shape of the chunks, one length for all dimensions, "auto" (at most 1 MiB), or None for a single
             chunk. In a shape, -1 or None stands for a whole dimension.
         shards: shape of the stored objects that contain several chunks, a multiple of `chunks`; "auto" (at most
@@ -89,11 +87,6 @@ async def create_array(
         dimension_separator: format 2 only: "." or "/" between the numbers in chunk keys; None: ".".
         compression: format 1 only: "blosc", "zlib", "bz2", "lzma" or None; "auto": blosc.
         compression_opts: format 1 only: the options of `compression`; None: the defaults of its library.
-        zarr_format: 3, 2 or 1. An option of another format is a TypeError: formats 1 and 2 have no `codecs`, no
-            `shards` and no `chunk_key_encoding`.
-        overwrite: first erase the node and everything else stored below `path`.
-        storage_options: options of the store, for a URL.
-        settings: limits and policies of reads and writes.
 
     Raises:
         NodeExistsError: something is stored there. Of two tasks that create one array at once, one gets this error.
@@ -103,25 +96,7 @@ async def create_array(
         UnknownSchemeError, InvalidKeyError, StoreError: as `open`.
         TypeError, ValueError: an argument has a wrong type or value.
     """
-    options = {
-        "shape": shape,
-        "dtype": dtype,
-        "chunks": chunks,
-        "shards": shards,
-        "codecs": codecs,
-        "fill_value": fill_value,
-        "order": order,
-        "dimension_names": dimension_names,
-        "attributes": attributes,
-        "chunk_key_encoding": chunk_key_encoding,
-        "storage_transformers": storage_transformers,
-        "filters": filters,
-        "compressor": compressor,
-        "dimension_separator": dimension_separator,
-        "compression": compression,
-        "compression_opts": compression_opts,
-    }
-    metadata, values = new_array_with_data(zarr_format, options, data)
+    metadata, values = new_array_with_data(zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
     array = await _create(make_array, target, path, metadata, overwrite, storage_options, settings)
     if values is not None:
         await array._write_first(values)

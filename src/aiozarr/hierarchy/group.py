@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, TypeVar, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from aiozarr.common.formatting import printable
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.info import GroupInfo, count_objects, table
+from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
-    ListedNode,
-    Tree,
     check_depth,
     check_listable,
     find_node,
     iter_nodes,
-    render_tree,
     walk_levels,
 )
-from aiozarr.hierarchy.mutations.locks import changes_of
-from aiozarr.hierarchy.mutations.move import move_node
-from aiozarr.hierarchy.mutations.nodes import create_node, create_nodes, delete_node
-from aiozarr.hierarchy.new_metadata.by_format import new_array_with_data, new_group_metadata, new_node_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, KeyEncodingLike, TransformerLike, check_shape, resolve_dtype
-from aiozarr.hierarchy.node import HandleOptions, Node
+from aiozarr.hierarchy.mutations.locks import ChangeTracker, changes_of
+from aiozarr.hierarchy.new_metadata.by_format import (
+    ArrayOptions,
+    new_array_with_data,
+    new_group_metadata,
+    new_node_metadata,
+    with_options,
+)
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.names import child_path, join_path, relative_name
@@ -42,12 +37,15 @@ from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.schedule.operations import observed
 from aiozarr.stores import Store
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from aiozarr.hierarchy.info import GroupInfo
+    from aiozarr.hierarchy.members import ListedNode, Tree
+    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+
 AnyNode: TypeAlias = "Array | Group"
 N = TypeVar("N", bound=AnyNode)
-
-
-MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
-"""Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
 class Group(Node[GroupMetadata]):
@@ -61,6 +59,8 @@ class Group(Node[GroupMetadata]):
     def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
         self._seen_changes = options.seen_changes
+        # The changes of all stores when the consolidated metadata were last seen to be current.
+        self._current_at: tuple[ChangeTracker, int] | None = None
 
     # Type checkers do not see these: the operations of a mapping need I/O here.
     if not TYPE_CHECKING:
@@ -99,14 +99,15 @@ class Group(Node[GroupMetadata]):
             InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         """
         path = join_path(self._path, name, self.zarr_format)
-        found = await self._run_on_io_thread(self._find, path)
+        found = self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)
         if found is None:
             raise await self._run_on_io_thread(self._missing_child_error, path)
         return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
         """Return whether there is a node `name` below this group."""
-        return await self._run_on_io_thread(self._find, join_path(self._path, name, self.zarr_format)) is not None
+        path = join_path(self._path, name, self.zarr_format)
+        return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
         """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
@@ -147,10 +148,13 @@ class Group(Node[GroupMetadata]):
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
         """
+        from aiozarr.hierarchy.members import render_tree
+
         found = [each async for batch in self._levels(max_depth) for each in batch]
         return render_tree(f"/{self._path}", found)
 
     @opens
+    @with_options(ArrayOptions)
     async def create_array(
         self,
         name: str,
@@ -158,41 +162,14 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex] | None = None,
         dtype: DataTypeLike | None = None,
         data: ArrayLike | None = None,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
         overwrite: bool = False,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Create the array `name` below this group, of the group's format.
 
         Arguments and errors are those of `aiozarr.create_array`.
         """
-        options = {
-            "shape": shape,
-            "dtype": dtype,
-            "chunks": chunks,
-            "shards": shards,
-            "codecs": codecs,
-            "fill_value": fill_value,
-            "order": order,
-            "dimension_names": dimension_names,
-            "attributes": attributes,
-            "chunk_key_encoding": chunk_key_encoding,
-            "storage_transformers": storage_transformers,
-            "filters": filters,
-            "compressor": compressor,
-            "dimension_separator": dimension_separator,
-        }
-        metadata, values = new_array_with_data(self.zarr_format, options, data)
+        metadata, values = new_array_with_data(self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
         array = await self._create(make_array, name, metadata, overwrite)
         if values is not None:
             await array._write_first(values)
@@ -223,6 +200,8 @@ class Group(Node[GroupMetadata]):
             ValueError: a name is empty, occurs twice, or is below an array of the mapping.
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
+        from aiozarr.hierarchy.mutations.nodes import create_nodes
+
         self._check_writeable()
         if not isinstance(nodes, Mapping):
             raise TypeError(f"nodes are a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
@@ -239,6 +218,7 @@ class Group(Node[GroupMetadata]):
         return {relative_name(path, self._path): node for path, node in handles.items()}
 
     @opens
+    @with_options(ArrayOptions)
     async def require_array(
         self,
         name: str,
@@ -246,18 +226,7 @@ class Group(Node[GroupMetadata]):
         shape: SupportsIndex | Iterable[SupportsIndex],
         dtype: DataTypeLike,
         exact: bool = False,
-        chunks: ChunksLike = "auto",
-        shards: ShardsLike = None,
-        codecs: CodecsLike = "auto",
-        fill_value: ArrayLike | None = None,
-        order: Literal["C", "F"] = "C",
-        dimension_names: Iterable[str | None] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        chunk_key_encoding: KeyEncodingLike = None,
-        storage_transformers: Iterable[TransformerLike] = (),
-        filters: FiltersLike = "auto",
-        compressor: CompressorLike = "auto",
-        dimension_separator: Literal[".", "/"] | None = None,
+        **options: Unpack[ArrayOptions],
     ) -> Array:
         """Open the array `name` below this group, or create it if nothing is stored there.
 
@@ -273,23 +242,7 @@ class Group(Node[GroupMetadata]):
         if found is not None:
             return found
         try:
-            return await self.create_array(
-                name,
-                shape=shape,
-                dtype=dtype,
-                chunks=chunks,
-                shards=shards,
-                codecs=codecs,
-                fill_value=fill_value,
-                order=order,
-                dimension_names=dimension_names,
-                attributes=attributes,
-                chunk_key_encoding=chunk_key_encoding,
-                storage_transformers=storage_transformers,
-                filters=filters,
-                compressor=compressor,
-                dimension_separator=dimension_separator,
-            )
+            return await self.create_array(name, shape=shape, dtype=dtype, **options)
         except NodeExistsError:
             # Another task has created it meanwhile.
             found = await self._open_matching_array(name, shape, dtype, exact)
@@ -311,7 +264,7 @@ class Group(Node[GroupMetadata]):
             except NodeExistsError:
                 found = await self.open(name)
         if isinstance(found, Array):
-            raise _wrong_kind_error(found.url, found.path, found.metadata)
+            raise wrong_kind_error(found.url, found.path, found.metadata)
         return found
 
     async def move(self, source: str, dest: str) -> None:
@@ -328,6 +281,8 @@ class Group(Node[GroupMetadata]):
             ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
+        from aiozarr.hierarchy.mutations.move import move_node
+
         self._check_writeable()
         old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
         await self._run_on_io_thread(
@@ -344,6 +299,8 @@ class Group(Node[GroupMetadata]):
             NodeNotFoundError: there is none; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
+        from aiozarr.hierarchy.mutations.nodes import delete_node
+
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
         try:
@@ -357,6 +314,8 @@ class Group(Node[GroupMetadata]):
         Raises:
             StoreError: the listing failed.
         """
+        from aiozarr.hierarchy.info import GroupInfo, count_objects
+
         arrays = groups = None
         if self._metadata.consolidated is not None or self._store.supports.listable:
             kinds = [type(each.metadata) async for batch in self._levels(None) for each in batch]
@@ -380,6 +339,8 @@ class Group(Node[GroupMetadata]):
 
     def _repr_html_(self) -> str:
         """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
+
         consolidated = self._metadata.consolidated
         facts = [
             ("url", self.url),
@@ -392,6 +353,8 @@ class Group(Node[GroupMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
+        from aiozarr.hierarchy.mutations.nodes import create_node
+
         self._check_writeable()
         # The handle comes first: making it checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
@@ -411,7 +374,7 @@ class Group(Node[GroupMetadata]):
         if node is None:
             return None
         if isinstance(node, Group):
-            raise _wrong_kind_error(node.url, node.path, node.metadata)
+            raise wrong_kind_error(node.url, node.path, node.metadata)
         return check_matches(node, shape, dtype, exact=exact)
 
     async def _find(self, access: NodeAccess, *, may_be_implicit: bool | None = True) -> NodeMetadata | None:
@@ -419,7 +382,19 @@ class Group(Node[GroupMetadata]):
         consolidated = await self._current_consolidated(access.sibling(self._path))
         if consolidated is None or access.path == self._path:
             return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
-        return find_node(access, consolidated, relative_name(access.path, self._path), self.zarr_format)
+        name = relative_name(access.path, self._path)
+        return find_node(access.url, access.settings, consolidated, name, self.zarr_format)
+
+    def _find_consolidated(self, path: str) -> NodeMetadata | None:
+        """Return the metadata of a node as `_find`, in any thread; None: `_find` has to look.
+
+        The consolidated metadata are current if this process has changed nothing since they were seen to be.
+        """
+        consolidated, seen = self._metadata.consolidated, self._current_at
+        if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
+            return None
+        name = relative_name(path, self._path)
+        return find_node(self._store.url_of(path), self.settings, consolidated, name, self.zarr_format)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
         """Return the error of a missing node below this group; it names a sibling of nearly the same name."""
@@ -433,12 +408,14 @@ class Group(Node[GroupMetadata]):
 
     async def _current_consolidated(self, access: NodeAccess) -> Consolidated | None:
         """Return the consolidated metadata; read them again if this process has changed the store since."""
-        changes = changes_of(access.engine).count(access.store)
+        tracker = changes_of(access.engine)
+        last, changes = tracker.last, tracker.count(access.store)
         if self._metadata.consolidated is not None and changes != self._seen_changes:
             found = await read_explicit(access, self.zarr_format)
             if not isinstance(found, GroupMetadata):
                 return None
             self._metadata, self._seen_changes = found, changes
+        self._current_at = tracker, last
         return self._metadata.consolidated
 
     async def _levels(
@@ -476,23 +453,14 @@ def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool)
     Raises:
         TypeError: it has not.
     """
+    from aiozarr.hierarchy.new_metadata.v3 import check_shape, resolve_dtype
+
     if array.shape != check_shape(shape):
         raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; resize() changes it")
     required = np.dtype(object) if dtype is object else resolve_dtype(dtype)[0].dtype
     if not (array.dtype == required if exact else np.can_cast(array.dtype, required)):
         raise TypeError(f"{array.url} holds {array.metadata.data_type.name}, not {required}")
     return array
-
-
-def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:
-    """Return the handle of an array.
-
-    Raises:
-        NodeTypeError: the metadata are those of a group.
-    """
-    if not isinstance(metadata, ArrayMetadata):
-        raise _wrong_kind_error(store.url_of(path), path, metadata)
-    return Array(store, path, metadata, options)
 
 
 def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
@@ -502,7 +470,7 @@ def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleO
         NodeTypeError: the metadata are those of an array.
     """
     if not isinstance(metadata, GroupMetadata):
-        raise _wrong_kind_error(store.url_of(path), path, metadata)
+        raise wrong_kind_error(store.url_of(path), path, metadata)
     return Group(store, path, metadata, options)
 
 
@@ -510,8 +478,3 @@ def make_node(store: Store, path: str, metadata: NodeMetadata, options: HandleOp
     """Return the handle of an array or a group."""
     make: MakeNode[AnyNode] = make_array if isinstance(metadata, ArrayMetadata) else make_group
     return make(store, path, metadata, options)
-
-
-def _wrong_kind_error(url: str, path: str, metadata: NodeMetadata) -> NodeTypeError:
-    found, expected = ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
-    return NodeTypeError(f"{url} is {found}, not {expected}", url=url, path=path)

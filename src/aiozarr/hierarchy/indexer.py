@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import EllipsisType, NoneType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from aiozarr.errors import SelectionError
-from aiozarr.grid.advanced import ArraySelection, expand, parse_items, select_orthogonal, select_pointwise
-from aiozarr.grid.chunk_grid import ChunkGrid
-from aiozarr.grid.fields import FieldNames
 from aiozarr.grid.transform import IndexTransform
+
+if TYPE_CHECKING:
+    from aiozarr.grid.advanced import ArraySelection
+    from aiozarr.grid.chunk_grid import ChunkGrid
+    from aiozarr.grid.fields import FieldNames
 
 V = TypeVar("V")
 
@@ -111,6 +113,8 @@ def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform
             "a selection in plain brackets takes one list or mask; with several, `oindex` takes each axis by itself, "
             "and `vindex` takes points"
         )
+    from aiozarr.grid.advanced import parse_items, select_orthogonal, select_pointwise
+
     place = lists[0]
     array = parse_items((items[place],))[0]
     if isinstance(array, np.ndarray) and array.ndim > 1:
@@ -163,6 +167,8 @@ def block_slices(grid: ChunkGrid, selection: ArraySelection) -> tuple[slice, ...
     Raises:
         SelectionError: an index is out of range, a slice has a step, or an item has another type.
     """
+    from aiozarr.grid.advanced import expand, parse_items
+
     slices = []
     for axis, item in enumerate(expand(parse_items(selection), grid.ndim, wide_masks=False)):
         count = grid.shape[axis] if axis < grid.ndim else 0

@@ -30,10 +30,10 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     has_node_below,
     implicit_group,
-    is_unfinished,
     parse_documents,
     read_documents,
-    read_other_format,
+    read_rest,
+    unfinished_work,
 )
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import consolidated_node
@@ -43,7 +43,6 @@ from aiozarr.model import JOURNAL_PREFIX
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 T = TypeVar("T")
 
@@ -226,13 +225,13 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
 
         metadata = await read()
         if metadata is None:
-            metadata = await read_other_format(at_name, name.zarr_format)
+            metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty: a process that was killed has left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            if is_group is not False and not await is_unfinished(at_name):
+            if is_group is not False and not await unfinished_work(at_name):
                 # Read again: an array whose document was not found once would be shown as a group.
                 metadata = await read() or implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
@@ -257,21 +256,24 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     return f"{name}/" != JOURNAL_PREFIX
 
 
-def find_node(access: NodeAccess, consolidated: Consolidated, name: str, zarr_format: int) -> NodeMetadata | None:
+def find_node(
+    url: str, settings: Settings, consolidated: Consolidated, name: str, zarr_format: int
+) -> NodeMetadata | None:
     """Find the node `name` in the consolidated metadata of a group of this format.
 
     A group is returned with the consolidated metadata of the nodes below it. In format 3, a path above a node is an
     implicit group.
 
     Args:
-        access: the access to the node itself.
+        url: the URL of the node itself.
+        settings: of its group.
         consolidated: the consolidated metadata of the group.
         name: the node's name relative to the group.
         zarr_format: the format of the group.
 
     Returns: the metadata, or None if there is no such node.
     """
-    found = _parse(consolidated, name, access.url, access.settings)
+    found = _parse(consolidated, name, url, settings)
     if found is None and rules_of(zarr_format).has_implicit_groups:
         nodes = consolidated.nodes
         below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}
@@ -313,9 +315,7 @@ def iter_nodes(
 
 
 def _parse(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
-    return consolidated_node(
-        consolidated, name, node=url, settings=settings, storage_transformers=ALL_TRANSFORMER_NAMES
-    )
+    return consolidated_node(consolidated, name, node=url, settings=settings, storage_transformers=None)
 
 
 def _segments(name: str) -> tuple[str, ...]:

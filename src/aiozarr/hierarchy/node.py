@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from aiozarr.engine import run
-from aiozarr.errors import UnsupportedOperationError
+from aiozarr.errors import NodeTypeError, UnsupportedOperationError
 from aiozarr.hierarchy.attributes import checked_attributes, frozen_attributes
-from aiozarr.hierarchy.mutations.nodes import update_node
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -28,6 +27,7 @@ from aiozarr.stores import Store
 JSON: TypeAlias = Any
 Mode: TypeAlias = Literal["r", "r+"]
 T = TypeVar("T")
+N = TypeVar("N", bound="Node[Any]")
 M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
@@ -96,7 +96,10 @@ class Node(ABC, Generic[M]):
         shown = self._shown
         if shown is None or shown[0] is not self._metadata:
             metadata = self._metadata
-            shown = self._shown = metadata, replace(metadata, attributes=frozen_attributes(metadata.attributes))
+            shown = self._shown = (
+                metadata,
+                replace(metadata.copied(), attributes=frozen_attributes(metadata.attributes)),
+            )
         return shown[1]
 
     @property
@@ -208,6 +211,8 @@ class Node(ABC, Generic[M]):
         `before(access, old, new)` runs before the new metadata are stored, and `then(access, old, new)` after that,
         before any other change of the node by this process. `mark` is white space at the end of the document.
         """
+        from aiozarr.hierarchy.mutations.nodes import update_node
+
         self._check_writeable()
 
         async def apply(access: NodeAccess) -> M:
@@ -262,6 +267,10 @@ class Node(ABC, Generic[M]):
         check_store_writeable(self._store)
 
 
+MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
+"""Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
+
+
 def check_store_writeable(store: Store) -> None:
     """Check that the store can write.
 
@@ -270,3 +279,9 @@ def check_store_writeable(store: Store) -> None:
     """
     if not store.supports.writeable:
         raise UnsupportedOperationError(f"{type(store).__name__} cannot write", store=store.url)
+
+
+def wrong_kind_error(url: str, path: str, metadata: NodeMetadata) -> NodeTypeError:
+    """Return the error of a node that is an array in place of a group, or a group in place of an array."""
+    found, expected = ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
+    return NodeTypeError(f"{url} is {found}, not {expected}", url=url, path=path)

@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Hashable,
     Iterable,
@@ -17,13 +18,13 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
-from aiozarr.engine import Engine, ScheduledStore, run
+from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
     LimitError,
@@ -33,6 +34,7 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
+from aiozarr.hierarchy.call_batches import calls_of
 from aiozarr.metadata.format_rules import document_write_order, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
 from aiozarr.metadata.names import ancestors, check_path, key_prefix
@@ -40,8 +42,10 @@ from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.settings import Settings, settings_or_default
-from aiozarr.stores import Store
-from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
+from aiozarr.stores import BlockingStore, Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine import ScheduledStore
 
 MAX_SEARCHED_PREFIXES = 1000
 """Prefixes that are listed in search of a node, before a place without documents counts as no group."""
@@ -86,6 +90,18 @@ class NodeAccess:
     def url(self) -> str:
         """The canonical URL of the node."""
         return self.store.url_of(self.path)
+
+    @property
+    def reads_now(self) -> bool:
+        """Whether documents may be read without requests: nothing counts these, and the store's reads are its own."""
+        store = self.store
+        return (
+            isinstance(store, BlockingStore)
+            and type(store).fetch is BlockingStore.fetch
+            and store.has_bounded_reads
+            and self.report is None
+            and self.settings.on_event is None
+        )
 
     def sibling(self, path: str) -> NodeAccess:
         """Return the access to another node of the same store."""
@@ -191,12 +207,46 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
             raise
 
     requested = tuple(keys)
+    found = await read_now([access], requested)
+    if found is not None:
+        return found[0]
     values = await gather_all(fetch(key) for key in requested)
     if refusals and not any(value is not None for value in values):
         refusal = refusals[next(key for key in requested if key in refusals)]
         refusal.message = f"the metadata of {access.url} could not be read: {refusal.message}"
         raise refusal
     return dict(zip(requested, values, strict=True))
+
+
+async def read_now(
+    accesses: Sequence[NodeAccess], keys: Sequence[str], *, until_found: bool = False
+) -> list[Documents] | None:
+    """Read these documents of nodes of a local store in one thread, without a request for each.
+
+    `until_found`: none are read behind the first node that has one.
+
+    Returns: the documents of each node. None: each has to be requested, because the store has another way to fetch, the
+        requests are counted, or one has failed and may be repeated.
+    """
+    if not all(access.reads_now for access in accesses):
+        return None
+
+    def fetch(access: NodeAccess, key: str) -> Value | None:
+        assert isinstance(access.store, BlockingStore)
+        return access.store.fetch_now(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
+
+    def read() -> list[Documents]:
+        found: list[Documents] = []
+        for access in accesses:
+            found.append({key: fetch(access, key) for key in keys})
+            if until_found and any(value is not None for value in found[-1].values()):
+                break
+        return found
+
+    try:
+        return await calls_of(accesses[0].engine).call(read)
+    except (StoreError, LimitError):
+        return None
 
 
 def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:
@@ -210,7 +260,7 @@ def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int |
         node=access.url,
         settings=access.settings,
         zarr_format=zarr_format,
-        storage_transformers=ALL_TRANSFORMER_NAMES,
+        storage_transformers=None,
         use_consolidated=access.use_consolidated,
     )
 
@@ -259,7 +309,7 @@ async def search_node(
         return None, None
     if may_be_implicit is None:
         may_be_implicit = zarr_format is None or rules_of(zarr_format).has_implicit_groups
-    probes: list[Coroutine[Any, Any, Any]] = [_read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
+    probes: list[Coroutine[Any, Any, Any]] = [read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
     probes += [_is_implicit_group(access)] if has_keys and may_be_implicit else []
     other, *is_implicit = await gather_all(probes)
     if other is None:
@@ -289,38 +339,24 @@ async def read_child(
     return found or other
 
 
-async def _read_rest(access: NodeAccess, read: Documents, *, is_refusal_missing: bool) -> NodeMetadata | None:
-    """Read the documents of the node that were not `read` yet, none of which is stored."""
-    rest = [key for key in probe_keys() if key not in read]
-    try:
-        documents = await read_documents(access, rest)
-    except StoreError as error:
-        if is_refusal_missing and _is_refusal(error):
-            return None
-        raise
-    return parse_documents(access, {**dict.fromkeys(probe_keys()), **documents})
-
-
 async def read_kind(access: NodeAccess, keys: Iterable[str]) -> NodeMetadata | None:
     """Read only these documents of the node: enough to see whether it is an array or a group."""
     return parse_documents(access, {**dict.fromkeys(probe_keys()), **await read_documents(access, keys)})
 
 
-async def read_other_format(access: NodeAccess, zarr_format: int | None) -> NodeMetadata | None:
-    """Read the metadata of a node of any format but this one. Refused documents count as missing.
+async def read_rest(
+    access: NodeAccess, read: Collection[str], *, is_refusal_missing: bool = True
+) -> NodeMetadata | None:
+    """Read the node of the documents other than those with the keys `read`, none of which is stored.
 
-    Returns: the metadata, or None if there is no such node, or if `zarr_format` is None (all formats were probed).
+    Returns: the metadata, or None if there are none. `is_refusal_missing`: also if the store refuses them.
     """
-    if zarr_format is None:
-        return None
-    own = probe_keys(zarr_format)
     try:
-        documents = await read_documents(access, [key for key in probe_keys() if key not in own])
+        return parse_documents(access, await read_documents(access, [key for key in probe_keys() if key not in read]))
     except StoreError as error:
-        if _is_refusal(error):
+        if is_refusal_missing and _is_refusal(error):
             return None
         raise
-    return parse_documents(access, documents)
 
 
 async def require_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata:
@@ -354,7 +390,14 @@ async def has_keys_below(access: NodeAccess) -> bool | None:
     """
     if not access.store.supports.listable:
         return None
-    entries = access.scheduled.scan(access.prefix)
+    store, prefix = access.store, access.prefix
+    if access.reads_now:
+        from aiozarr.stores.local.store import LocalStore, has_keys
+
+        if isinstance(store, LocalStore) and type(store).scan is LocalStore.scan:
+            with suppress(StoreError):
+                return await calls_of(access.engine).call(lambda: has_keys(store, prefix))
+    entries = access.scheduled.scan(prefix)
     try:
         async for _ in entries:
             return True
@@ -381,7 +424,7 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     Below an array they are chunks.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
-    probes: list[Coroutine[Any, Any, Any]] = [is_unfinished(access)]
+    probes: list[Coroutine[Any, Any, Any]] = [unfinished_work(access)]
     probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
     unfinished, *above = await gather_all(probes)
     if unfinished or any(isinstance(each, ArrayMetadata) for each in above):
@@ -389,11 +432,14 @@ async def _is_implicit_group(access: NodeAccess) -> bool:
     return any(each is not None for each in above) or await has_node_below(access)
 
 
-async def is_unfinished(access: NodeAccess) -> bool:
-    """Return whether the journal of a copy or a conversion is stored at the path: documents are missing there."""
-    keys = (JOURNAL_HEADER_KEY, CONVERSION_JOURNAL_KEY)
-    found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys)
-    return any(each is not None for each in found)
+async def unfinished_work(access: NodeAccess) -> str | None:
+    """Return "copy" or "conversion" if the journal of one is stored at the path, or None.
+
+    Documents are missing there.
+    """
+    keys = {"copy": JOURNAL_HEADER_KEY, "conversion": CONVERSION_JOURNAL_KEY}
+    found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys.values())
+    return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
 async def has_node_below(access: NodeAccess) -> bool:
@@ -481,4 +527,5 @@ _memories: WeakKeyDictionary[Engine, FormatMemory] = WeakKeyDictionary()
 
 def formats_of(engine: Engine) -> FormatMemory:
     """Return the format memory of an engine."""
-    return _memories.setdefault(engine, FormatMemory())
+    found = _memories.get(engine)
+    return _memories.setdefault(engine, FormatMemory()) if found is None else found

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import InvalidMetadataError, NodeExistsError
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import AnyNode, Group, MakeNode, check_matches, make_array, make_group, make_node
+from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.mutations.locks import changes_of
-from aiozarr.hierarchy.mutations.nodes import create_node
-from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS, new_array_metadata, new_group_metadata
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
-from aiozarr.hierarchy.node import HandleOptions, Mode, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, Mode, Node, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -28,8 +24,12 @@ from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
+if TYPE_CHECKING:
+    from aiozarr.hierarchy.group import AnyNode, Group
+    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+
 OpenMode: TypeAlias = Literal["r", "r+", "a"]
-N = TypeVar("N", Array, Group, AnyNode)
+N = TypeVar("N", bound=Node[Any])
 
 
 @opens
@@ -66,6 +66,8 @@ async def open(  # noqa: A001  # the public name
         StoreError: the store could not be read.
         TypeError, ValueError: an argument has a wrong type or value.
     """
+    from aiozarr.hierarchy.group import make_node
+
     check_schemes(target, schemes)
     if str(mode) == "a":
         raise ValueError("open has no mode 'a', which does not say what to create; open_array and open_group have it")
@@ -96,6 +98,8 @@ async def open_array(
     _check_mode(mode, path)
     if mode != "a":
         if create_options:
+            from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS
+
             name = next(iter(create_options))
             if name in DEFAULTS or name in ("shape", "dtype"):
                 raise TypeError(f"{name!r} describes a new array: it goes with mode='a', or with create_array")
@@ -105,6 +109,8 @@ async def open_array(
         raise TypeError("open_array writes no values; create_array(..., data=values) does")
     metadata = None
     if create_options:
+        from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+
         metadata = new_array_metadata(3 if zarr_format is None else zarr_format, create_options, function="open_array")
     return await _open(
         make_array,
@@ -142,11 +148,17 @@ async def open_group(
         NodeTypeError: there is an array.
         InvalidMetadataError: `use_consolidated` is True, and the group has no consolidated metadata.
     """
+    from aiozarr.hierarchy.group import make_group
+
     check_schemes(target, schemes)
     _check_mode(mode, path)
     if mode != "a" and attributes is not None:
         raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")
-    metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes) if mode == "a" else None
+    metadata = None
+    if mode == "a":
+        from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
+
+        metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes)
 
     def make(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Group:
         group = make_group(store, path, metadata, options)
@@ -186,6 +198,9 @@ async def require_group(
 
     Arguments and errors are those of `open_group` with `mode="a"`.
     """
+    from aiozarr.hierarchy.group import make_group
+    from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
+
     metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes)
     return await _open(make_group, target, path, "a", zarr_format, storage_options, settings, create=metadata)
 
@@ -212,6 +227,9 @@ async def require_array(
         TypeError: the existing array has another shape or type.
         NodeTypeError: there is a group.
     """
+    from aiozarr.hierarchy.group import check_matches
+    from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+
     if "data" in create_options:
         raise TypeError("require_array writes no values; create_array(..., data=values) does")
     options = {"shape": shape, "dtype": dtype, **create_options}
@@ -259,6 +277,8 @@ async def _open(
         if metadata is None and create is not None:
             node = handle(create)
             check_store_writeable(access.store)
+            from aiozarr.hierarchy.mutations.nodes import create_node
+
             try:
                 await create_node(access, create, overwrite=False)
                 node._mark_stored()

@@ -7,21 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from os.path import exists, isfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, Self, TypeVar
-from urllib.request import url2pathname
 
-from aiozarr.common.concurrency import gather_all
-from aiozarr.common.formatting import argument
+from aiozarr.common.formatting import argument, did_you_mean
 from aiozarr.errors import AiozarrError, NodeNotFoundError
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error
-from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY
+from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, unfinished_work
 from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.local.store import LocalStore
 
 P = ParamSpec("P")
 
@@ -120,9 +114,8 @@ def opens(function: Callable[P, Coroutine[Any, Any, N]]) -> Callable[P, Opening[
 
 def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> TypeError:
     """Return the error of an unknown keyword, with the nearest known one."""
-    nearest = get_close_matches(name, [each for each in known if each != "self"], n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return TypeError(f"{function} has no keyword {name!r}{hint}")
+    hint = did_you_mean(name, [each for each in known if each != "self"])
+    return TypeError(f"{function} has no keyword {name!r}{hint and f'; {hint}'}")
 
 
 MODES = ("r", "r+", "a", "w", "w-", "x")
@@ -173,17 +166,17 @@ async def missing_node_error(
         names = {*names}
         # Another request only where something may be stored.
         unfinished = await _unfinished_work(access) if beside is None or name in names else None
-        nearest = get_close_matches(name, sorted(names - {name}), n=1)
+        nearest = did_you_mean(name, sorted(names - {name}))
         if unfinished is not None:
             again = f"the same {unfinished} with {argument('resume', True)} continues it"
             hints.append(f"an unfinished {unfinished} is stored there: {again}")
         elif nearest:
-            hints.append(f"did you mean {nearest[0]!r}?")
+            hints.append(nearest)
         if may_be_mode and access.path in MODES:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
-    if not hints and not access.path and isinstance(access.store, LocalStore):
-        root = access.store.root
-        if not await in_thread(lambda: exists(root)):
+    if not hints and not access.path:
+        root = _local_root(access)
+        if root is not None and not await in_thread(lambda: exists(root)):
             hints.append("the directory does not exist")
     if hints:
         error = NodeNotFoundError("; ".join([error.message, *hints]), url=error.url, path=error.path)
@@ -195,24 +188,32 @@ async def _unfinished_work(access: NodeAccess) -> str | None:
     if not access.store.supports.listable:
         return None  # no destination of either
     try:
-        keys = {"copy": JOURNAL_HEADER_KEY, "conversion": CONVERSION_JOURNAL_KEY}
-        found = await gather_all(access.scheduled.fetch(access.prefix + key) for key in keys.values())
+        return await unfinished_work(access)
     except AiozarrError:
         # Another error would hide that the node is missing.
         return None
-    return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
 def _file_in_the_way(access: NodeAccess) -> str | None:
     """Return what a message says of a file at the path of a node in a local store, or above it; None: there is none."""
-    if not isinstance(access.store, LocalStore):
+    from pathlib import Path
+
+    root = _local_root(access)
+    if root is None:
         return None
-    place = Path(url2pathname(access.url.removeprefix("file://")))
+    place = Path(root, access.path)
     # The functions of os.path answer False where those of pathlib raise, for a name that is too long, for example.
     if isfile(place):
         return "there is a file of this name"
     above = next(filter(isfile, place.parents), None)
     return None if above is None else f"{str(above)!r} is a file"
+
+
+def _local_root(access: NodeAccess) -> str | None:
+    """Return the root of a local store; None for other stores."""
+    from aiozarr.stores.local.store import LocalStore
+
+    return access.store.root if isinstance(access.store, LocalStore) else None
 
 
 def _beside_root(access: NodeAccess) -> tuple[NodeAccess | None, str]:

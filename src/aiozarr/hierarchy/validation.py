@@ -26,7 +26,6 @@ from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, consolidated_nod
 from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
-from aiozarr.stores.transformer import ALL_TRANSFORMER_NAMES
 
 Severity = Literal["error", "warning", "note"]
 Rule = Literal["invalid", "unsupported", "lenient", "formats", "consolidated", "implicit"]
@@ -242,7 +241,7 @@ def compare_consolidated(
             name,
             node=access.url,
             settings=access.settings,
-            storage_transformers=ALL_TRANSFORMER_NAMES,
+            storage_transformers=None,
         )
     except (MetadataError, LimitError) as error:
         yield _finding("consolidated", name, f"the consolidated copy of this node cannot be read: {error}")

@@ -15,8 +15,8 @@ from aiozarr.engine import Engine, Progress, bind_callback, run
 from aiozarr.engine.open_store import Target
 from aiozarr.engine.progress import ProgressCallback, ProgressLike, shown_progress
 from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, StoreError
-from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.group import Group, make_array
+from aiozarr.hierarchy.array import Array, make_array
+from aiozarr.hierarchy.group import Group
 from aiozarr.hierarchy.members import NodeError
 from aiozarr.hierarchy.open import open as open_node
 from aiozarr.metadata.names import join_path

@@ -7,49 +7,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-# The engine itself would import these on the I/O thread, whose loop would wait.
-import aiozarr.engine.read.array_read
-import aiozarr.engine.write.write_operation  # noqa: F401
+# The engine itself would import it on the I/O thread, whose loop would wait.
+import aiozarr.engine.read.array_read  # noqa: F401
 from aiozarr.common.formatting import printable
 from aiozarr.engine import (
-    NO_READ,
     ArrayLayout,
-    BlockStream,
     Callback,
     Engine,
-    LazyRows,
-    MergeLimitBounds,
-    Plan,
     Progress,
     Read,
-    Write,
     bind_callback,
     check_size,
     checkpoint,
     current_engine,
     fits_upper_bound,
     io_thread,
-    plan_bounds,
     run,
-    split_limit,
     take_turn,
 )
-from aiozarr.engine.progress import ProgressLike, shown_progress
-from aiozarr.engine.read.immediate_read import MAX_OUT_BYTES, may_read_immediately
+from aiozarr.engine.read.read import MAX_OUT_BYTES, may_read_immediately
 from aiozarr.errors import SelectionError
-from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
-from aiozarr.grid.fields import FieldNames, Fields
 from aiozarr.grid.projection import CoreRegion
 from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
-from aiozarr.hierarchy.casting import broadcast_values, convert_values, is_large_cast
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import timeouts_located
-from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
 from aiozarr.metadata.names import key_prefix
@@ -58,12 +43,18 @@ from aiozarr.schedule.operations import has_observers, observed, observed_stream
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
-    from aiozarr.hierarchy.array import Array
+    from numpy.typing import ArrayLike, NDArray
 
-AnyArray: TypeAlias = NDArray[Any]
+    from aiozarr.engine import BlockStream, Plan
+    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.grid.fields import FieldNames, Fields
+    from aiozarr.hierarchy.array import Array
+    from aiozarr.hierarchy.number_casts import Casting
+
+AnyArray: TypeAlias = "NDArray[Any]"
 T = TypeVar("T")
-Region: TypeAlias = tuple[slice | AnyArray, ...]
-FieldSelection: TypeAlias = FieldNames | list[str] | list[int] | list[bool] | AnyArray | tuple[Any, ...]
+Region: TypeAlias = "tuple[slice | AnyArray, ...]"
+FieldSelection: TypeAlias = "FieldNames | list[str] | list[int] | list[bool] | AnyArray | tuple[Any, ...]"
 """Selections beyond those of `BasicSelection`: names of fields, and one list of integers or mask."""
 
 
@@ -153,6 +144,8 @@ class View(UnreadValues):
 
         Each axis takes an integer, a slice, a list of integers in any order and number, or a mask of its length.
         """
+        from aiozarr.grid.advanced import select_orthogonal
+
         return Indexer(lambda selection: self._select(select_orthogonal, selection))
 
     @property
@@ -162,6 +155,8 @@ class View(UnreadValues):
         Index arrays broadcast against each other; a mask stands for as many axes as it has. The axes that
         they make come first, before those of slices. Costs grow with the number of points, not of chunks.
         """
+        from aiozarr.grid.advanced import select_pointwise
+
         return Indexer(lambda selection: self._select(select_pointwise, selection))
 
     def __await__(self) -> Generator[Any, Any, AnyArray]:
@@ -205,6 +200,8 @@ class View(UnreadValues):
             if progress is None:
                 await self._fill(read)
             else:
+                from aiozarr.engine.progress import shown_progress
+
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
                     await self._fill(read, bind_callback(shown))
             if filled is not target:
@@ -238,6 +235,10 @@ class View(UnreadValues):
                 index in `values`. Nothing has been stored.
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
+        from aiozarr.engine import Write
+        from aiozarr.engine.progress import shown_progress
+        from aiozarr.hierarchy.casting import broadcast_values
+
         self._array._check_writeable()
         await self._check_size()
         converted = await self._converted(values, casting)
@@ -317,6 +318,8 @@ class View(UnreadValues):
         try:
             names, rest = split_fields(selection)
             if names is not None:
+                from aiozarr.grid.fields import Fields
+
                 fields = Fields.of(self.dtype, names, before=fields)
                 added = fields.shape if self._fields is None else fields.shape[len(self._fields.shape) :]
                 transform = transform.extended(added)
@@ -354,6 +357,8 @@ class View(UnreadValues):
 
     async def _converted(self, values: ArrayLike, casting: Casting = "checked") -> AnyArray:
         """Return `values` cast to the type of the view; many of them in a worker."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         dtype = self.dtype
         if not is_large_cast(values, dtype):
             return convert_values(values, dtype, casting, is_element=self._scalar)
@@ -455,6 +460,8 @@ class View(UnreadValues):
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
+        from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds, split_limit
+
         plan, store = NO_READ, self._array._chunk_store
         if self.size:
             layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)

@@ -8,8 +8,7 @@ import socket
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, AbstractStreamWriter, ResolveResult
@@ -157,14 +156,12 @@ class AiohttpFallback:
             action = check_response(expectation, received.status, head)
             if isinstance(action, AiozarrError):
                 raise action
-            encoding = head.get(b"content-encoding", b"").decode("latin-1")
-            decoder = None if self._keep_encoding else decoder_for(encoding)
             if isinstance(action, NeedsFallback):  # the lengths in the head are those of the encoded body
                 action = Accept(limit=expectation.max_bytes, size=None, exact=None)
-                if not expectation.head and decoder is None:
-                    raise StoreError("the server's response has an unknown Content-Encoding")
             if expectation.head:
                 return Response(received.status, head, action, b"")
+            is_decoded = isinstance(action, Accept) and not self._keep_encoding
+            decoder = _decoder_for(head.get(b"content-encoding", b"").decode("latin-1")) if is_decoded else None
             body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
             return Response(received.status, head, action, body)
 
@@ -219,7 +216,7 @@ class _RequestBody(Payload):
 async def _receive(
     response: aiohttp.ClientResponse,
     action: ResponseAction,
-    decoder: Decoder | None,
+    decoder: _EncodedBody | None,
     deadline: asyncio.Timeout,
     seconds: float,
 ) -> bytearray:
@@ -228,7 +225,7 @@ async def _receive(
     progress, loop = 0, asyncio.get_running_loop()
     deadline.reschedule(loop.time() + seconds)
     async for part in response.content.iter_any():
-        body += part if decoder is None else decode(decoder, part, limit + 1 - len(body))
+        body += part if decoder is None else decoder.decode(part, limit + 1 - len(body))
         if len(body) >= progress + PROGRESS_BYTES:
             progress = len(body)
             deadline.reschedule(loop.time() + seconds)
@@ -238,7 +235,7 @@ async def _receive(
             del body[limit:]
             break
     if isinstance(action, Accept) and decoder is not None:
-        check_end(decoder)
+        decoder.check_end()
     if isinstance(action, Accept) and action.exact not in (None, len(body)):
         raise ShortReadError(f"the response has {len(body)} bytes in place of {action.exact}")
     return body
@@ -363,110 +360,52 @@ async def _addresses(host: str, names: bool) -> list[str]:
     return [str(info[4][0]).partition("%")[0] for info in found]
 
 
-class Decoder(Protocol):
-    """Decodes the parts of one body, in their order."""
+class _EncodedBody:
+    """Decodes a body in gzip, of one stream or several, or in deflate. An empty body decodes to no bytes."""
 
-    def decode(self, part: bytes, max_bytes: int) -> bytes:
-        """Return the decoded bytes of `part`, cut a little beyond `max_bytes` if there are more."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether the body may end here."""
-        ...
-
-
-def decoder_for(encoding: str) -> Decoder | None:
-    """Return a decoder for bodies with this `Content-Encoding`, or None if it is unknown or its package is missing."""
-    match encoding.strip().lower():
-        case "gzip" | "x-gzip":
-            return _ZlibMembers(31)
-        case "deflate":
-            return _ZlibMembers(0)
-        case "zstd":
-            return _zstd("compression.zstd") or _zstd("backports.zstd")
-        case "br":
-            return _brotli("brotli") or _brotli("brotlicffi")
-        case _:
-            return None
-
-
-def decode(decoder: Decoder, part: bytes, max_bytes: int) -> bytes:
-    """Return the decoded bytes of `part`.
-
-    Raises:
-        StoreError: it is not valid in its encoding.
-    """
-    try:
-        return decoder.decode(part, max_bytes)
-    except Exception as error:  # each package has its own
-        raise StoreError("the server's response cannot be decoded by its Content-Encoding", retryable=True) from error
-
-
-def check_end(decoder: Decoder) -> None:
-    """Check that the encoded body is complete. A body that was cut before it was sent has the announced length.
-
-    Raises:
-        ShortReadError: its end is missing.
-    """
-    if not decoder.ended:
-        raise ShortReadError("the encoded body is cut off")
-
-
-class _ZlibMembers:
-    """Streams of zlib, or concatenated ones of gzip; an empty body decodes to no bytes."""
-
-    def __init__(self, wbits: int) -> None:
-        self._wbits = wbits
+    def __init__(self, encoding: str) -> None:
+        self._wbits = 0 if encoding == "deflate" else 31
         self._inner: Any = None
 
-    @property
-    def ended(self) -> bool:
-        return self._inner is None or bool(self._inner.eof)
-
     def decode(self, part: bytes, max_bytes: int) -> bytes:
+        """Return the decoded bytes of `part`, cut a little beyond `max_bytes` if there are more.
+
+        Raises:
+            StoreError: it is not valid in its encoding.
+        """
         out = b""
-        while part and len(out) < max_bytes:
-            if self.ended:
-                self._inner = zlib.decompressobj(self._wbits or (15 if part[0] & 15 == 8 else -15))
-            out += self._inner.decompress(part, max_bytes - len(out))
-            part = self._inner.unused_data
+        try:
+            while part and len(out) < max_bytes:
+                if self._inner is None or self._inner.eof:
+                    self._inner = zlib.decompressobj(self._wbits or (15 if part[0] & 15 == 8 else -15))
+                out += self._inner.decompress(part, max_bytes - len(out))
+                part = self._inner.unused_data
+        except zlib.error as error:
+            raise StoreError("the server's response does not decode by its Content-Encoding", retryable=True) from error
         return out
 
+    def check_end(self) -> None:
+        """Check that the body is complete. One that was cut before it was sent has the announced length.
 
-class _Zstd:
-    """A decoder of zstd with a bounded output."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.ended = True
-
-    def decode(self, part: bytes, max_bytes: int) -> bytes:
-        out: bytes = self._inner.decompress(part, max_bytes)
-        self.ended = self._inner.eof
-        return out
+        Raises:
+            ShortReadError: its end is missing.
+        """
+        if self._inner is not None and not self._inner.eof:
+            raise ShortReadError("the encoded body is cut off")
 
 
-class _Brotli:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.ended = True
+def _decoder_for(encoding: str) -> _EncodedBody | None:
+    """Return a decoder for bodies with this `Content-Encoding`; None: it is not needed.
 
-    def decode(self, part: bytes, max_bytes: int) -> bytes:
-        out: bytes = self._inner.process(part, output_buffer_limit=max_bytes)
-        self.ended = self._inner.is_finished()
-        return out
-
-
-def _zstd(package: str) -> Decoder | None:
-    try:
-        return _Zstd(import_module(package).ZstdDecompressor())
-    except ImportError:
+    Raises:
+        StoreError: it is another encoding than requests allow.
+    """
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
         return None
-
-
-def _brotli(package: str) -> Decoder | None:
-    try:
-        return _Brotli(import_module(package).Decompressor())
-    except ImportError:
-        return None
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise StoreError(
+            f"the server sent the Content-Encoding {encoding[:40]!r}, though requests accept none, and only gzip and "
+            "deflate are decoded"
+        )
+    return _EncodedBody(encoding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError
@@ -24,16 +25,14 @@ if TYPE_CHECKING:
     from aiozarr.http1.response_check import BodyPieces, Headers
 
 
+@dataclass(slots=True, eq=False)
 class Response:
     """A response: status, headers, the action that the check chose for it, and the body that this action received."""
 
-    __slots__ = ("action", "body", "headers", "status")
-
-    def __init__(self, status: int, headers: Headers, action: ResponseAction, body: Buffer) -> None:
-        self.status = status
-        self.headers = headers
-        self.action = action
-        self.body = body
+    status: int
+    headers: Headers
+    action: ResponseAction
+    body: Buffer
 
 
 class ResponseReceiver(Protocol):
@@ -116,31 +115,6 @@ class Connection(asyncio.BufferedProtocol):
         idle_since: the sweep's tick at which the connection became idle.
         used: True after a response was received completely: the server may have closed the connection since.
     """
-
-    __slots__ = (
-        "_action",
-        "_body",
-        "_collected",
-        "_expectation",
-        "_head",
-        "_is_paused",
-        "_left",
-        "_partial",
-        "_pieces",
-        "_pool",
-        "_receiver",
-        "_state",
-        "_transport",
-        "_view",
-        "_writable",
-        "idle_since",
-        "mark_received",
-        "mark_tick",
-        "received",
-        "unwritten",
-        "upload_ticks",
-        "used",
-    )
 
     def __init__(self, pool: ConnectionOwner) -> None:
         self._pool = pool

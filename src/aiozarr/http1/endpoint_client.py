@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver
@@ -32,6 +33,7 @@ ONE_WRITE_BYTES = 64 << 10
 """Most systems take a write of this size without waiting: such a body is sent together with its head."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """One authorised request.
 
@@ -43,48 +45,20 @@ class Request:
         template: the headers of all requests to the server.
         expectation: the response that is wanted; its range and its conditions become headers.
         token: the credential that authorises it, if the server may refuse that as expired.
-        issued_at: when it was authorised, on the monotonic clock.
         headers: further headers. A redirect to another origin is refused if there are some: that server may not have
             them, and would do something else without them.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
     """
 
-    __slots__ = (
-        "body",
-        "expectation",
-        "headers",
-        "issued_at",
-        "key",
-        "method",
-        "sender",
-        "target",
-        "template",
-        "token",
-    )
-
-    def __init__(
-        self,
-        sender: RequestSender,
-        method: str,
-        key: str,
-        target: str,
-        template: RequestTemplate,
-        expectation: Expectation,
-        token: object = None,
-        issued_at: float = 0.0,
-        headers: Mapping[str, str] | None = None,
-        body: memoryview | PieceReader | None = None,
-    ) -> None:
-        self.sender = sender
-        self.method = method
-        self.key = key
-        self.target = target
-        self.template = template
-        self.expectation = expectation
-        self.token = token
-        self.issued_at = issued_at
-        self.headers = headers
-        self.body = body
+    sender: EndpointClient
+    method: str
+    key: str
+    target: str
+    template: RequestTemplate
+    expectation: Expectation
+    token: object = None
+    headers: Mapping[str, str] | None = None
+    body: memoryview | PieceReader | None = None
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.key!r}>"  # the target may hold a signature
@@ -93,38 +67,6 @@ class Request:
 def is_repeatable(request: Request) -> bool:
     """Return whether a request may be sent again although the server may have carried it out."""
     return request.method != "POST" and _CONDITIONS.isdisjoint(map(str.lower, request.headers or ()))
-
-
-class RequestSender(Protocol):
-    """Sends requests to one server."""
-
-    async def send(self, request: Request) -> Response:
-        """Send `request` and return the response.
-
-        Raises:
-            StoreError: no valid response came.
-        """
-        ...
-
-    def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
-        """Send a GET over an idle connection; `receiver` gets the response, after this call has returned.
-
-        Returns:
-            the connection; None if none is idle, and then nothing was sent.
-        """
-        ...
-
-    async def resolve(self, request: Request, response: Response) -> Response:
-        """Return what `send` would have returned, given the first response to `request`."""
-        ...
-
-    def preconnect(self, requests: int) -> None:
-        """Open connections for so many concurrent requests, without waiting for them."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connections of the running loop that no other sender uses."""
-        ...
 
 
 class ConnectionOptions(Protocol):
@@ -212,7 +154,11 @@ class EndpointClient:
         return await self.resolve(request, response) if self._follow_redirects else response
 
     def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
-        """See `RequestSender.send_nowait`."""
+        """Send a GET over an idle connection; `receiver` gets the response, after this call has returned.
+
+        Returns:
+            the connection; None if none is idle, and then nothing was sent.
+        """
         if self.proxied:
             return None
         expectation = request.expectation
@@ -220,7 +166,10 @@ class EndpointClient:
         return self.pool().send_nowait(head, expectation, receiver)
 
     async def resolve(self, request: Request, response: Response) -> Response:
-        """Follow a redirect, and ask again for a body in an encoding that the pool's connections do not read."""
+        """Return what `send` would have returned, given the first response to `request`.
+
+        It follows a redirect, and asks again for a body in an encoding that the pool's connections do not read.
+        """
         if not self._follow_redirects:
             return response
         if response.status in REDIRECTS:

@@ -109,6 +109,13 @@ class WebAddress:
         """The URL without its secrets."""
         return self.origin + self.path
 
+    @property
+    def private(self) -> str:
+        """The URL with its secrets, which `parse` reads."""
+        userinfo = "" if self.user is None else f"{quote(self.user, safe='')}:{quote(self.password or '', safe='')}@"
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{userinfo}{self.authority}{self.path}{query}"
+
 
 def fingerprint(secrets: Mapping[str, str]) -> str:
     """Return a hash that distinguishes sets of secrets without revealing them; `""` for none."""

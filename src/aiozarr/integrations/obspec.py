@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from typing_extensions import Buffer
 
@@ -21,6 +22,7 @@ from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.obspec.recognise import from_obspec
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 __all__ = ["ObspecView", "as_obspec", "from_obspec"]
@@ -51,6 +53,16 @@ def as_obspec(store: Store, settings: Settings | None = None) -> ObspecView:
         settings: retries and limits of the requests.
     """
     return ObspecView(store, settings_or_default(settings))
+
+
+def _blocking(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Return the blocking form of a coroutine method."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(lambda: method(*args, **kwargs))
+
+    return call
 
 
 class ObspecView:
@@ -178,28 +190,15 @@ class ObspecView:
 
     # --- blocking ------------------------------------------------------------------------------------------------
 
-    def get(self, path: str, *, options: Any = None) -> GetResult:
-        """As `get_async`."""
-        return run_blocking(lambda: self.get_async(path, options=options))
-
-    def get_range(self, path: str, *, start: int, end: int | None = None, length: int | None = None) -> Buffer:
-        """As `get_range_async`."""
-        return run_blocking(lambda: self.get_range_async(path, start=start, end=end, length=length))
-
-    def get_ranges(
-        self,
-        path: str,
-        *,
-        starts: Sequence[int],
-        ends: Sequence[int] | None = None,
-        lengths: Sequence[int] | None = None,
-    ) -> list[Buffer]:
-        """As `get_ranges_async`."""
-        return run_blocking(lambda: self.get_ranges_async(path, starts=starts, ends=ends, lengths=lengths))
-
-    def head(self, path: str) -> Any:
-        """As `head_async`."""
-        return run_blocking(lambda: self.head_async(path))
+    get = _blocking(get_async)
+    get_range = _blocking(get_range_async)
+    get_ranges = _blocking(get_ranges_async)
+    head = _blocking(head_async)
+    list_with_delimiter = _blocking(list_with_delimiter_async)
+    put = _blocking(put_async)
+    delete = _blocking(delete_async)
+    copy = _blocking(copy_async)
+    rename = _blocking(rename_async)
 
     def list(self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = PAGE_ENTRIES) -> Any:
         """As `list_async`, a plain iterator."""
@@ -208,26 +207,6 @@ class ObspecView:
             return [page async for page in self.list_async(prefix, offset=offset, chunk_size=chunk_size)]
 
         return iter(run_blocking(collect))
-
-    def list_with_delimiter(self, prefix: str | None = None) -> Any:
-        """As `list_with_delimiter_async`."""
-        return run_blocking(lambda: self.list_with_delimiter_async(prefix))
-
-    def put(self, path: str, file: Any, *, mode: Any = None, **options: Any) -> Any:
-        """As `put_async`."""
-        return run_blocking(lambda: self.put_async(path, file, mode=mode, **options))
-
-    def delete(self, paths: str | Sequence[str]) -> None:
-        """As `delete_async`."""
-        run_blocking(lambda: self.delete_async(paths))
-
-    def copy(self, from_: str, to: str, *, overwrite: bool = True) -> None:
-        """As `copy_async`."""
-        run_blocking(lambda: self.copy_async(from_, to, overwrite=overwrite))
-
-    def rename(self, from_: str, to: str, *, overwrite: bool = True) -> None:
-        """As `rename_async`."""
-        run_blocking(lambda: self.rename_async(from_, to, overwrite=overwrite))
 
     # --- helpers -------------------------------------------------------------------------------------------------
 
@@ -275,13 +254,9 @@ class GetResult:
         """Return the bytes."""
         return self.data
 
-    async def bytes_async(self) -> Buffer:
-        """Return the bytes, by obstore's name."""
-        return self.data
-
-    def bytes(self) -> Buffer:
-        """Return the bytes, by obstore's name."""
-        return self.data
+    # obstore's names.
+    bytes_async = buffer_async
+    bytes = buffer
 
     def __iter__(self) -> Iterator[Buffer]:
         yield self.data

@@ -91,18 +91,13 @@ class OperationTracer:
         self.requests = requests
         self.tracer = trace.get_tracer("aiozarr", version, tracer_provider, SCHEMA_URL)
         meter = metrics.get_meter("aiozarr", version, meter_provider, SCHEMA_URL)
-        self.request_duration = meter.create_histogram(
-            "http.client.request.duration",
-            "s",
-            "Duration of requests to stores over HTTP.",
-            explicit_bucket_boundaries_advisory=SECONDS,
-        )
-        self.operation_duration = meter.create_histogram(
-            "aiozarr.operation.duration",
-            "s",
-            "Duration of reads, writes, openings and copies.",
-            explicit_bucket_boundaries_advisory=SECONDS,
-        )
+        self.request_duration, self.operation_duration = [
+            meter.create_histogram(name, "s", f"Duration of {what}.", explicit_bucket_boundaries_advisory=SECONDS)
+            for name, what in (
+                ("http.client.request.duration", "requests to stores over HTTP"),
+                ("aiozarr.operation.duration", "reads, writes, openings and copies"),
+            )
+        ]
         self.counters = {
             name: meter.create_counter(f"aiozarr.{name}", unit, description)
             for name, unit, description in (
@@ -242,13 +237,8 @@ def _sums(report: Report) -> Mapping[str, int | float]:
 
 def _attributes_of(event: RequestEvent) -> Mapping[str, str | int] | None:
     """Return the attributes of a request in metrics, or None for a store that is not reached over HTTP."""
-    return _http_attributes(
-        event.store,
-        event.server,
-        event.operation,
-        event.status,
-        None if event.error is None else _type_name(event.error),
-    )
+    error_type = None if event.error is None else _type_name(event.error)
+    return _http_attributes(event.store, event.server, event.operation, event.status, error_type)
 
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}

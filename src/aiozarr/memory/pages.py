@@ -21,7 +21,6 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 Advise: TypeAlias = Callable[[int, int, int], int]
@@ -75,58 +74,48 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     # Imported by those who need arrays: a copy between stores needs bytes only.
     import numpy as np
 
-    array = _very_large(shape, np.dtype(dtype))
-    if array is None:
-        array = np.empty(shape, dtype)
-    if array.nbytes >= LARGE and _advise is not None and not array.dtype.hasobject:
-        start, stop = _bounds(array, mmap.PAGESIZE)
-        _advise(start, stop - start, _SMALL_PAGES or 0)
+    dtype = np.dtype(dtype)
+    if dtype.hasobject or dtype.subdtype is not None:
+        return np.empty(shape, dtype)
+    block = _very_large(int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize)
+    array = np.empty(shape, dtype) if block is None else np.ndarray(shape, dtype, np.frombuffer(block, np.uint8))
+    if array.nbytes >= LARGE:
+        _use_small_pages(array.ctypes.data, array.nbytes)
     return array
 
 
 def empty_bytes(nbytes: int) -> memoryview:
     """Return `nbytes` uninitialised, writable bytes. They are like those of `empty`, and numpy is not imported."""
-    if nbytes >= VERY_LARGE and _advise is not None:
-        block = map_block(nbytes)
-        if block is not None:
-            _advise_small_pages(block)
-            return block
-    view = memoryview(cast("bytearray", _new_bytearray(None, nbytes)))
-    if nbytes >= LARGE and _advise is not None:
-        _advise_small_pages(view)
+    view = _very_large(nbytes) or memoryview(cast("bytearray", _new_bytearray(None, nbytes)))
+    if nbytes >= LARGE:
+        _use_small_pages(_address_of(view), nbytes)
     return view
 
 
-def _advise_small_pages(view: memoryview) -> None:
-    start = ctypes.addressof(ctypes.c_char.from_buffer(view))
-    first, stop = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, (start + view.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-    assert _advise is not None
-    _advise(first, stop - first, _SMALL_PAGES or 0)
+def _very_large(nbytes: int) -> memoryview | None:
+    """Return mapped memory, or None if there are fewer bytes or the system does not support it."""
+    return map_block(nbytes) if nbytes >= VERY_LARGE and _advise is not None else None
 
 
-def _very_large(shape: int | Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return an array in a mapped block, or None if the array is smaller or the system does not support it."""
-    if _advise is None or dtype.hasobject or dtype.subdtype is not None:
-        return None
-    nbytes = int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
-    block = map_block(nbytes) if nbytes >= VERY_LARGE else None
-    if block is None:
-        return None
-    import numpy as np
+def _use_small_pages(start: int, nbytes: int) -> None:
+    if _advise is not None:
+        first, stop = _aligned(start, nbytes, mmap.PAGESIZE)
+        _advise(first, stop - first, _SMALL_PAGES or 0)
 
-    return np.ndarray(shape, dtype, np.frombuffer(block, np.uint8))
+
+def _address_of(memory: memoryview | mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def _aligned(start: int, nbytes: int, unit: int) -> tuple[int, int]:
+    """Return the first and the last multiple of `unit` within memory."""
+    return -(-start // unit) * unit, (start + nbytes) // unit * unit
 
 
 def owner_of(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array over the whole memory of an array that `empty` has returned, given that array or a view."""
     base = array.base
     return base if isinstance(base, type(array)) else array
-
-
-def _bounds(array: NDArray[Any], unit: int) -> tuple[int, int]:
-    """Return the first and last multiple of `unit` within the memory of a contiguous array."""
-    start: int = array.ctypes.data
-    return -(-start // unit) * unit, (start + array.nbytes) // unit * unit
 
 
 class PagePrefaulter:
@@ -139,7 +128,7 @@ class PagePrefaulter:
     def __init__(self, array: NDArray[Any]) -> None:
         """Take an array that `empty` has returned. Other threads may write to it meanwhile."""
         self._array = array  # keeps the memory alive while a worker prefaults it
-        self._position, self._stop = _bounds(array, HUGE_PAGE)
+        self._position, self._stop = _aligned(array.ctypes.data, array.nbytes, HUGE_PAGE)
         self._huge = True
 
     def next(self) -> Callable[[], None] | None:
@@ -258,7 +247,7 @@ def _return_pages(block: mmap.mmap, start: int, stop: int) -> None:
     Unlike `mmap.madvise`, this does not hold the interpreter's lock.
     """
     assert _advise is not None
-    _advise(ctypes.addressof(ctypes.c_char.from_buffer(block)) + start, stop - start, mmap.MADV_DONTNEED)
+    _advise(_address_of(block) + start, stop - start, mmap.MADV_DONTNEED)
 
 
 def map_block(nbytes: int) -> memoryview | None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
@@ -21,6 +19,9 @@ from aiozarr.metadata.extensions import may_be_ignored, unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY
 from aiozarr.metadata.records import Consolidated
 from aiozarr.model import MAX_KEY_BYTES
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_NODES = 1 << 17
 """Maximum number of nodes of one consolidated tree."""

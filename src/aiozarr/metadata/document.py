@@ -7,16 +7,19 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import clip, shown
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAX_DEPTH = 200
 MAX_INT_DIGITS = 4300
@@ -90,6 +93,13 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         )
     raw = bytes(data)
     _check_depth(raw)
+    may_hold_surrogates = b"\\u" in raw and _SURROGATE_ESCAPE.search(raw) is not None
+    if size <= MAX_INT_DIGITS:
+        # The parser below accepts what this one does not, or names the fault.
+        with suppress(_UnusualDocumentError, ValueError, RecursionError):
+            usual = _decode(raw.decode())
+            if isinstance(usual, dict):
+                return Document(usual, {}, may_hold_surrogates, False)
     duplicates: list[tuple[dict[str, Any], str]] = []
     members = _parse(raw, duplicates)
     if not isinstance(members, dict):
@@ -98,7 +108,7 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         members,
         # All objects were alive until here, so their ids are unique in this document.
         {id(value): key for value, key in duplicates},
-        _SURROGATE_ESCAPE.search(raw) is not None,
+        may_hold_surrogates,
         b"NaN" in raw or b"Infinity" in raw or _OVERFLOW.search(raw) is not None,
     )
 
@@ -116,8 +126,28 @@ def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
         TypeError: a value is not a JSON value.
         InvalidMetadataError: NaN or an infinity, more depth or digits than `load_document` reads.
     """
+    return checked_document(members, finite=finite)[0]
+
+
+def checked_document(members: Mapping[str, Any], *, finite: bool = True) -> tuple[bytes, Document]:
+    """Return the document of these members as `dump_document`, and as it is read again."""
+    try:
+        data = _dump(members, finite=finite)
+        document = load_document(data, max_bytes=len(data))
+        # Keys that are no strings, and numbers that are not equal to themselves, are read as others.
+        is_equal = document.members == members
+    except (TypeError, ValueError, RecursionError, InvalidMetadataError):
+        pass  # named below
+    else:
+        if is_equal:
+            return data, document
     for name, value in members.items():
         check_json(value, name, finite=finite, unicode=False)
+    data = _dump(members, finite=finite)
+    return data, load_document(data, max_bytes=len(data))
+
+
+def _dump(members: Mapping[str, Any], *, finite: bool) -> bytes:
     try:
         text = _on_enough_stack(lambda: json.dumps(members, indent=2, ensure_ascii=False, allow_nan=not finite))
     except ValueError as error:
@@ -152,31 +182,30 @@ def check_json(
     pending: list[tuple[object, _JsonPath, int]] = [(value, member, 1)]
     while pending:
         value, path, depth = pending.pop()
-        match value:
-            case None | bool():
-                pass
-            case str():
-                if unicode:
-                    _check_text(value, path)
-            case int():
-                if not -_INT_END < value < _INT_END:
-                    raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
-            case float():
-                if finite and not math.isfinite(value):
-                    raise InvalidMetadataError(
-                        f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
-                    )
-            case dict() | list() | tuple():
-                if depth >= MAX_DEPTH:
-                    # The path to the value would be too long for a message.
-                    raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
-                if isinstance(value, dict):
-                    _check_keys(value, path, duplicates, unicode=unicode)
-                    pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
-                else:
-                    pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
-            case _:
-                raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
+        if value is None or isinstance(value, bool):
+            continue
+        if isinstance(value, str):
+            if unicode:
+                _check_text(value, path)
+        elif isinstance(value, int):
+            if not -_INT_END < value < _INT_END:
+                raise InvalidMetadataError(f"more than {MAX_INT_DIGITS} digits", member=_render_path(path))
+        elif isinstance(value, float):
+            if finite and not math.isfinite(value):
+                raise InvalidMetadataError(
+                    f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
+                )
+        elif isinstance(value, (dict, list, tuple)):
+            if depth >= MAX_DEPTH:
+                # The path to the value would be too long for a message.
+                raise InvalidMetadataError(f"nested deeper than {MAX_DEPTH} levels", member=member)
+            if isinstance(value, dict):
+                _check_keys(value, path, duplicates, unicode=unicode)
+                pending.extend([(part, (path, key), depth + 1) for key, part in value.items()])
+            else:
+                pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
+        else:
+            raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
 
 
 def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None, *, unicode: bool) -> None:
@@ -241,6 +270,28 @@ def _check_depth(raw: bytes) -> None:
         if depth + int(levels.max()) > MAX_DEPTH:
             raise InvalidMetadataError(f"the document is nested deeper than {MAX_DEPTH} levels")
         depth += int(levels[-1])
+
+
+class _UnusualDocumentError(Exception):
+    """A document with duplicate keys, or with a number that is not finite."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _UnusualDocumentError
+    return members
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _UnusualDocumentError
+    return number
+
+
+# Made once: making a decoder takes as long as decoding a small document.
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite).decode
 
 
 def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:

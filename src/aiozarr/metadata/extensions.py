@@ -9,6 +9,9 @@ from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.document import CHECKS
 from aiozarr.metadata.records import NamedConfig
 
+ELEMENTS = "v2_elements"
+"""The codec of the model for what arrays of formats 1 and 2 do to elements. No document has it."""
+
 MAX_EXTENSIONS = 64
 """Maximum number of codecs, or of storage transformers, of one array: more than real arrays have."""
 
@@ -67,6 +70,21 @@ def may_be_ignored(value: object) -> bool:
 def unsupported_member(member: str, reason: str) -> UnsupportedMetadataError:
     """Return the error for a valid member that exceeds a limit or lacks support in aiozarr."""
     return UnsupportedMetadataError(reason, member=member)
+
+
+def refuse_pickle(name: str, member: str) -> None:
+    """Reject pickle in any spelling: decoding it runs code from the stored bytes.
+
+    Raises:
+        UnsupportedMetadataError: `name` is pickle.
+    """
+    if name.casefold().strip().rpartition(".")[2] == "pickle":
+        raise UnsupportedMetadataError(
+            f"the codec {clip(name)!r} is never used: unpickling runs code from the stored bytes",
+            member=member,
+            point="codec",
+            name=clip(name),
+        )
 
 
 def _check_name(name: str, member: str) -> str:

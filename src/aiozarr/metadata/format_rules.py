@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
+
 V3_KEY = "zarr.json"
 ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY, ZMETADATA_KEY = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
 META_KEY, ATTRS_KEY = "meta", "attrs"
 CONSOLIDATED_MEMBER = "consolidated_metadata"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FormatRules:
     """The documents and the kinds of nodes of one format.
 
@@ -42,19 +44,19 @@ class FormatRules:
         """True if consolidated metadata have their own document, so that a group can be stored without them."""
         return self.consolidated_key is not None and self.consolidated_member is None
 
-    @property
+    @fork_safe_cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys of all documents, those of arrays and groups first."""
         return _distinct(self.array_key, self.group_key, self.attributes_key, self.consolidated_key)
 
-    @property
+    @fork_safe_cached_property
     def own_keys(self) -> tuple[str, ...]:
         """The keys of the documents about the node itself, without the own document of consolidated metadata."""
         return tuple(
             key for key in self.keys if not (key == self.consolidated_key and self.consolidated_in_own_document)
         )
 
-    @property
+    @fork_safe_cached_property
     def ancestor_keys(self) -> tuple[str, ...]:
         """The keys to fetch for an ancestor of a node: its kind and its consolidated metadata; empty without groups."""
         return tuple(key for key in self.keys if key != self.attributes_key) if self.has_groups else ()

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeAlias
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
-from aiozarr.metadata.consolidated import (
-    check_node_count,
-    document_of,
-    parse_zmetadata,
-    zmetadata_members,
-)
+from aiozarr.metadata.consolidated import check_node_count, document_of, parse_zmetadata, zmetadata_members
 from aiozarr.metadata.document import Document, dump_document, load_document
 from aiozarr.metadata.format_rules import (
     ARRAY_KEY,
@@ -29,16 +22,12 @@ from aiozarr.metadata.format_rules import (
     ZMETADATA_KEY,
 )
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
-from aiozarr.metadata.v1 import parse_v1, v1_members
-from aiozarr.metadata.v2 import (
-    parse_attributes,
-    parse_v2_array,
-    parse_v2_group,
-    v2_members,
-)
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
 from aiozarr.plugins import unknown_extension
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 
@@ -73,7 +62,7 @@ def parse_node(
     node: str,
     settings: Settings = DEFAULT_SETTINGS,
     zarr_format: int | None = None,
-    storage_transformers: Container[str] = (),
+    storage_transformers: Container[str] | None = (),
     use_consolidated: bool = True,
 ) -> NodeMetadata | None:
     """Return the metadata of a node.
@@ -86,7 +75,7 @@ def parse_node(
         node: URL or path of the node, for errors.
         settings: `max_metadata_bytes`, `strict` and `v1_order_f` apply.
         zarr_format: the only format to consider; None for all formats.
-        storage_transformers: names of the known storage transformers.
+        storage_transformers: names of the known storage transformers; None: all names, for callers that resolve them.
         use_consolidated: False to leave consolidated metadata unread, unless a group has no other document.
 
     Returns: the metadata, or None if the node has no document.
@@ -99,7 +88,7 @@ def parse_node(
     reader = _Reader(documents, node, settings, use_consolidated=use_consolidated)
     for number, read in _READERS.items():
         if zarr_format in (None, number) and (metadata := read(reader)) is not None:
-            if isinstance(metadata, ArrayMetadata):
+            if isinstance(metadata, ArrayMetadata) and metadata.storage_transformers:
                 with reader.located(V3_KEY):
                     _check_storage_transformers(metadata, storage_transformers)
             return metadata
@@ -150,7 +139,7 @@ def consolidated_node(
     *,
     node: str,
     settings: Settings = DEFAULT_SETTINGS,
-    storage_transformers: Container[str] = (),
+    storage_transformers: Container[str] | None = (),
 ) -> NodeMetadata | None:
     """Return the metadata of the node at `path` from consolidated metadata, with the errors of `parse_node`.
 
@@ -166,7 +155,7 @@ def consolidated_node(
     metadata = _READERS[consolidated.zarr_format](reader)
     if isinstance(metadata, GroupMetadata):
         return replace(metadata, consolidated=consolidated.below(path))
-    if metadata is not None:
+    if metadata is not None and metadata.storage_transformers:
         with reader.located(V3_KEY):
             _check_storage_transformers(metadata, storage_transformers)
     return metadata
@@ -191,20 +180,30 @@ class _Reader:
         self.use_consolidated = use_consolidated
 
     def document(self, key: str) -> Document | None:
-        if key not in self._parsed:
-            data = self._data.get(key)
-            if data is None:
-                return None
+        if key not in self._parsed and self._data.get(key) is not None:
             with self.located(key):
-                if key in (V3_KEY, ZMETADATA_KEY):
-                    check_node_count(data)
-                self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
-        return self._parsed[key]
+                return self.load(key)
+        return self._parsed.get(key)
+
+    def load(self, key: str) -> Document | None:
+        """Return a document. Its errors do not name it: for callers that parse it at once."""
+        data = self._data.get(key)
+        if key not in self._parsed and data is not None:
+            if key in (V3_KEY, ZMETADATA_KEY):
+                check_node_count(data)
+            self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
+        return self._parsed.get(key)
+
+    def has(self, key: str) -> bool:
+        """Return whether a document is stored."""
+        return key in self._parsed or self._data.get(key) is not None
 
     def attributes(self, key: str) -> Mapping[str, Any]:
         document = self.document(key)
         if document is None:
             return {}
+        from aiozarr.metadata.v2 import parse_attributes
+
         with self.located(key):
             return parse_attributes(document, self.settings)
 
@@ -228,17 +227,22 @@ class _Reader:
 
 
 def _read_v3(reader: _Reader) -> NodeMetadata | None:
-    document = reader.document(V3_KEY)
-    if document is None:
+    if not reader.has(V3_KEY):
         return None
-    if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
-        members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
-        document = replace(document, members=members)
     with reader.located(V3_KEY):
+        document = reader.load(V3_KEY)
+        assert document is not None
+        if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
+            members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
+            document = replace(document, members=members)
         return parse_v3(document, reader.settings)
 
 
 def _read_v2(reader: _Reader) -> NodeMetadata | None:
+    if not any(map(reader.has, (ARRAY_KEY, GROUP_KEY, ZMETADATA_KEY))):
+        return None
+    from aiozarr.metadata.v2 import parse_v2_array, parse_v2_group
+
     document = reader.document(ARRAY_KEY)
     if document is not None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
@@ -266,6 +270,8 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(META_KEY)
     if document is None:
         return None
+    from aiozarr.metadata.v1 import parse_v1
+
     if reader.settings.strict and reader.document(ATTRS_KEY) is None:
         with reader.located(ATTRS_KEY):
             raise InvalidMetadataError("the document is missing")
@@ -281,9 +287,13 @@ def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
     if metadata.zarr_format == 3:
         return {V3_KEY: v3_members(metadata)}
     if metadata.zarr_format == 2:
+        from aiozarr.metadata.v2 import v2_members
+
         return v2_members(metadata)
     if isinstance(metadata, GroupMetadata):
         raise UnsupportedMetadataError("Zarr v1 has no groups", point="zarr_format", name="1")
+    from aiozarr.metadata.v1 import v1_members
+
     return v1_members(metadata)
 
 
@@ -295,7 +305,7 @@ def _for_consolidation(metadata: NodeMetadata) -> NodeMetadata:
     return replace(metadata, consolidated=empty)
 
 
-def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str]) -> None:
+def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str] | None) -> None:
     for i, transformer in enumerate(metadata.storage_transformers):
-        if transformer.must_understand and transformer.name not in known:
+        if known is not None and transformer.must_understand and transformer.name not in known:
             raise unknown_extension("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")

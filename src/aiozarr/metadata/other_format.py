@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from aiozarr.errors import UnsupportedMetadataError
+from aiozarr.metadata.extensions import ELEMENTS
 from aiozarr.metadata.records import ATTRIBUTE, ArrayMetadata, GroupMetadata, NamedConfig
 from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_encoding import BYTES_CODECS, ELEMENTS, PREFIX, Encoding, read_encoding
+from aiozarr.metadata.v2_encoding import BYTES_CODECS, PREFIX, Encoding, read_encoding
 
 # Array filters of numcodecs that are codecs of format 3 of the same bytes, with the members that are types.
 _ARRAY_FILTERS = ("delta", "bitround", "fixedscaleoffset", "quantize", "astype")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from operator import index
 from typing import Any, SupportsIndex, TypeAlias
@@ -34,6 +35,10 @@ class NamedConfig:
     name: str
     configuration: Mapping[str, JSON] = field(default_factory=dict)
     must_understand: bool = True
+
+    def copied(self) -> NamedConfig:
+        """Return a copy with a configuration of its own: arrays of one kind share theirs."""
+        return NamedConfig(self.name, deepcopy(dict(self.configuration)), self.must_understand)
 
     def __hash__(self) -> int:
         # The configuration is JSON and not hashable. Equal records have equal names.
@@ -82,6 +87,16 @@ class ArrayMetadata:
     def ndim(self) -> int:
         """Number of dimensions."""
         return len(self.shape)
+
+    def copied(self) -> ArrayMetadata:
+        """Return a copy with configurations of its own."""
+        return replace(
+            self,
+            chunk_grid=self.chunk_grid.copied(),
+            chunk_key_encoding=self.chunk_key_encoding.copied(),
+            codecs=tuple([codec.copied() for codec in self.codecs]),
+            storage_transformers=tuple([each.copied() for each in self.storage_transformers]),
+        )
 
     def with_attributes(self, attributes: Mapping[str, JSON]) -> ArrayMetadata:
         """Return a copy with these attributes; `render_node` checks that they are JSON.
@@ -185,6 +200,10 @@ class GroupMetadata:
     attributes: Mapping[str, JSON] = field(default_factory=dict)
     extra: Mapping[str, JSON] = field(default_factory=dict)
     consolidated: Consolidated | None = None
+
+    def copied(self) -> GroupMetadata:
+        """Return the same record: groups have no configurations that they share."""
+        return self
 
     def with_attributes(self, attributes: Mapping[str, JSON]) -> GroupMetadata:
         """Return a copy with these attributes; `render_node` checks that they are JSON."""

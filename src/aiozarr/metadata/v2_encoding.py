@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.extensions import MAX_EXTENSIONS, MAX_NAME_LENGTH, unsupported_member
+from aiozarr.metadata.extensions import ELEMENTS, MAX_EXTENSIONS, MAX_NAME_LENGTH, refuse_pickle, unsupported_member
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.metadata.v2_dtype import DTypeJSON, parse_dtype, render_dtype
 
-ELEMENTS = "v2_elements"
 PREFIX = "numcodecs."
 BYTES_CODECS = frozenset(
     (
@@ -160,21 +158,6 @@ def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:
         raise unsupported_member(f"{member}.id", f"a name has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
     refuse_pickle(name, member)
     return value
-
-
-def refuse_pickle(name: str, member: str) -> None:
-    """Reject pickle in any spelling: decoding it runs code from the stored bytes.
-
-    Raises:
-        UnsupportedMetadataError: `name` is pickle.
-    """
-    if name.casefold().strip().rpartition(".")[2] == "pickle":
-        raise UnsupportedMetadataError(
-            f"the codec {clip(name)!r} is never used: unpickling runs code from the stored bytes",
-            member=member,
-            point="codec",
-            name=clip(name),
-        )
 
 
 def _with_item_size(part: Mapping[str, Any], member: str, item_size: int, strict: bool) -> Mapping[str, Any]:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.consolidated import inline_member, parse_inline
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import (
     CHECKS,
     Document,
     check_version,
-    dump_document,
-    load_document,
+    checked_document,
     parse_lengths,
     required,
 )
 from aiozarr.metadata.extensions import (
+    ELEMENTS,
     may_be_ignored,
     parse_extension,
     parse_extensions,
+    refuse_pickle,
     render_extension,
 )
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
-from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata
-from aiozarr.metadata.v2_encoding import ELEMENTS, refuse_pickle
+from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
+from aiozarr.plugins import SharedResults
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 
 _REQUIRED = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs")
@@ -54,7 +54,12 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
     if node_type == "array":
         return _parse_array(members, attributes, settings)
     extra = _parse_extra(members, _GROUP_MEMBERS)
-    return GroupMetadata(3, attributes, extra, parse_inline(members.get(CONSOLIDATED_MEMBER), document))
+    consolidated = None
+    if members.get(CONSOLIDATED_MEMBER) is not None:
+        from aiozarr.metadata.consolidated import parse_inline
+
+        consolidated = parse_inline(members[CONSOLIDATED_MEMBER], document)
+    return GroupMetadata(3, attributes, extra, consolidated)
 
 
 def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
@@ -65,9 +70,9 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
         MetadataError: `parse_v3` would reject the document, or an attribute is nested too deep.
     """
     # NaN of stored attributes, which zarr-python writes, is written back. That of callers does not come here.
-    data = dump_document(v3_members(metadata), finite=False)
+    data, document = checked_document(v3_members(metadata), finite=False)
     # Parse the result: a document that cannot be opened again must not be stored.
-    parse_v3(load_document(data, max_bytes=len(data)), DEFAULT_SETTINGS)
+    parse_v3(document, DEFAULT_SETTINGS)
     return data
 
 
@@ -83,6 +88,8 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
         members = _array_members(metadata)
     members |= {"attributes": dict(metadata.attributes), **metadata.extra}
     if isinstance(metadata, GroupMetadata) and metadata.consolidated is not None:
+        from aiozarr.metadata.consolidated import inline_member
+
         members[CONSOLIDATED_MEMBER] = inline_member(metadata.consolidated)
     return members
 
@@ -105,10 +112,41 @@ def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, An
 
 
 def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
-    shape, data_type, chunk_grid, chunk_key_encoding, fill_value, codecs = (required(members, n) for n in _REQUIRED)
+    shape, *described = (required(members, name) for name in _REQUIRED)
     extra = _parse_extra(members, _ARRAY_MEMBERS)
     lengths = parse_lengths(shape, "shape", 0)
-    parsed_type = DataType.from_json(data_type, strict=settings.strict)
+    described.append(members.get("storage_transformers", []))
+    strict = settings.strict
+    elements = _shared.get(described, strict, make=lambda: _parse_elements(*described, strict=strict))
+    names = _parse_dimension_names(members, len(lengths), settings)
+    return ArrayMetadata(3, lengths, *elements[:5], attributes, names, elements.storage_transformers, extra)
+
+
+class _Elements(NamedTuple):
+    """The members of an array that are equal in many arrays, parsed."""
+
+    data_type: DataType
+    chunk_grid: NamedConfig
+    chunk_key_encoding: NamedConfig
+    fill_value: FillValue
+    codecs: tuple[NamedConfig, ...]
+    storage_transformers: tuple[NamedConfig, ...]
+
+
+_shared: SharedResults[_Elements] = SharedResults()
+
+
+def _parse_elements(
+    data_type: object,
+    chunk_grid: object,
+    chunk_key_encoding: object,
+    fill_value: object,
+    codecs: object,
+    storage_transformers: object,
+    *,
+    strict: bool,
+) -> _Elements:
+    parsed_type = DataType.from_json(data_type, strict=strict)
     chain = parse_extensions(codecs, "codecs")
     for i, codec in enumerate(chain):
         refuse_pickle(codec.name, f"codecs[{i}]")
@@ -116,26 +154,16 @@ def _parse_array(members: Mapping[str, Any], attributes: Mapping[str, Any], sett
             raise InvalidMetadataError(f"Zarr v3 does not have the codec {ELEMENTS!r}", member=f"codecs[{i}]")
     if not chain:
         raise InvalidMetadataError("the list is empty; an array -> bytes codec is required", member="codecs")
-    return ArrayMetadata(
-        zarr_format=3,
-        shape=lengths,
-        data_type=parsed_type,
-        chunk_grid=parse_extension(chunk_grid, "chunk_grid"),
-        chunk_key_encoding=parse_extension(chunk_key_encoding, "chunk_key_encoding"),
-        fill_value=_parse_fill_value(fill_value, parsed_type, settings),
-        codecs=chain,
-        attributes=attributes,
-        dimension_names=_parse_dimension_names(members, len(lengths), settings),
-        storage_transformers=parse_extensions(members.get("storage_transformers", []), "storage_transformers"),
-        extra=extra,
-    )
-
-
-def _parse_fill_value(value: object, data_type: DataType, settings: Settings) -> FillValue:
     # GDAL writes null, which no core type allows, for "no fill value". Its arrays must be readable.
-    if value is None and not settings.strict:
-        return data_type.default_fill_value
-    return data_type.parse_fill_value(value, strict=settings.strict)
+    is_null = fill_value is None and not strict
+    return _Elements(
+        parsed_type,
+        parse_extension(chunk_grid, "chunk_grid"),
+        parse_extension(chunk_key_encoding, "chunk_key_encoding"),
+        parsed_type.default_fill_value if is_null else parsed_type.parse_fill_value(fill_value, strict=strict),
+        chain,
+        parse_extensions(storage_transformers, "storage_transformers"),
+    )
 
 
 def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Settings) -> tuple[str | None, ...] | None:
@@ -146,7 +174,7 @@ def _parse_dimension_names(members: Mapping[str, Any], ndim: int, settings: Sett
     if names is None and not settings.strict:
         return None
     expected = f"a list of {ndim} strings or nulls"
-    CHECKS.check(names, "dimension_names", list, expected, lambda items: len(items) == ndim)
+    names = CHECKS.check(names, "dimension_names", list, expected, lambda items: len(items) == ndim)
     for i, name in enumerate(names):
         CHECKS.check(name, f"dimension_names[{i}]", (str, type(None)), "a string or null")
     return tuple(names)

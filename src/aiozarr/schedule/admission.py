@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from aiozarr.common.fd_limit import open_file_limit
 from aiozarr.errors import StoreError
-from aiozarr.schedule.queue import RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import is_overload
 
 START = 64
@@ -58,11 +58,11 @@ class Budget:
         """True while callers with a fixed limit are at work."""
         return bool(self._caps)
 
-    def has_bytes_for(self, cost: int, max_bytes: int) -> bool:
-        """Return whether a request of `cost` bytes may be sent while at most `max_bytes` are in flight."""
+    def has_bytes_for(self, held: int, max_bytes: int) -> bool:
+        """Return whether a request that holds `held` bytes may be sent while at most `max_bytes` are in flight."""
         # A request larger than the whole budget is sent alone.
         in_flight = self.bytes_in_flight
-        return in_flight + cost <= max_bytes or in_flight <= 0
+        return in_flight + held <= max_bytes or in_flight <= 0
 
     def _settle(self) -> None:
         self.limit = min(self._caps) if self._caps else self._adaptive
@@ -140,27 +140,18 @@ class AdmissionQueue:
         """Admit `requests` before all others. Their bytes are counted already."""
         self._prepaid.extend(requests)
 
-    def cancel_prepaid(self, requests: Iterable[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Remove prepaid requests.
+    def withdraw(self, request: ScheduledRequest) -> bool:
+        """Remove a request that waits for bytes, or a prepaid one.
 
-        Returns: those of `requests` that were not admitted.
+        Returns: whether it was there, and not admitted.
         """
-        unwanted = set(requests)
-        removed = [request for request in self._prepaid if request in unwanted]
-        if removed:
-            self._prepaid = deque(request for request in self._prepaid if request not in unwanted)
-        return removed
-
-    def pop_cancelled(self) -> ScheduledRequest | None:
-        """Remove the request that waits for bytes, if it was cancelled.
-
-        Returns: the removed request. It was not admitted.
-        """
-        if self._waiting_for_bytes is None or not self._waiting_for_bytes[1].cancelled:
-            return None
-        _, request = self._waiting_for_bytes
-        self._waiting_for_bytes = None
-        return request
+        if self._waiting_for_bytes is not None and self._waiting_for_bytes[1] is request:
+            self._waiting_for_bytes = None
+            return True
+        if request in self._prepaid:
+            self._prepaid.remove(request)
+            return True
+        return False
 
     @property
     def is_empty(self) -> bool:
@@ -198,7 +189,7 @@ class AdmissionQueue:
             request = self._prepaid.popleft()
         elif self._waiting_for_bytes is not None:
             source, request = self._waiting_for_bytes
-            if not budget.has_bytes_for(request.cost, source.max_bytes):
+            if not budget.has_bytes_for(request.held, source.max_bytes):
                 return None
             self._waiting_for_bytes = None
         else:
@@ -207,7 +198,7 @@ class AdmissionQueue:
                 return None
             request = taken
         budget.in_flight += 1
-        budget.bytes_in_flight += request.cost
+        budget.bytes_in_flight += request.held
         return request
 
     def _take_from_sources(self) -> ScheduledRequest | None:
@@ -222,7 +213,7 @@ class AdmissionQueue:
                 continue
             sources.rotate(-1)
             request.queued_since = self._registered.get(source, 0.0)
-            if self.budget.has_bytes_for(request.cost, source.max_bytes):
+            if self.budget.has_bytes_for(request.held, source.max_bytes):
                 return request
             self._waiting_for_bytes = (source, request)
             return None
@@ -241,7 +232,7 @@ class AdmissionQueue:
             budget.succeeded()
         budget.in_flight -= 1
         if not succeeded:
-            budget.bytes_in_flight -= request.cost
+            budget.bytes_in_flight -= request.held
 
     def attempt_failed(self, error: StoreError, sent_at: float, now: float) -> None:
         """An attempt that was sent at `sent_at` has failed: lower the limit if the server is overloaded."""
@@ -256,7 +247,7 @@ class AdmissionQueue:
         return 0.0 if since is None else max(0.0, now - max(since, request.queued_since))
 
     def charge(self, nbytes: int) -> None:
-        """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from its cost."""
+        """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from what was expected."""
         self.budget.bytes_in_flight += nbytes
 
     def release(self, nbytes: int) -> bool:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import monotonic
 from weakref import WeakValueDictionary
 
 from aiozarr.errors import StoreError
 from aiozarr.schedule.admission import AdmissionQueue, Budget
 from aiozarr.schedule.coalesce import MergeLimits, RequestCostEstimator, merge_limits
-from aiozarr.schedule.queue import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry
+from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry
 from aiozarr.settings import Settings
 
 MAX_DISPATCH_SECONDS = 0.005
@@ -28,13 +27,14 @@ class RequestExecutor:
 
     The states of a request, and the calls that lead from one to the next::
 
-        queued ──admit──> admitted ──start_nowait──> nowait ──nowait_ended──────────────> completed
-          │                  │                        │  └──nowait_ended(StoreError)──┐       ↑
-          │                  └──(store needs a task)──│──────────────────────> task <─┘       │
-          │                                           │                         └──retry ends─┤
-          └──drop_cancelled───────────────────────────┴──cancel_nowait────────────────────────┘
+        queued ──admit──> admitted ──start_nowait──> nowait ──_respond─────────────> completed
+          │                  │                        │  └──_respond(StoreError)─┐       ↑
+          │                  └──(store needs a task)──│─────────────────> task <─┘       │
+          │                                           │                    └──retry ends─┤
+          └──cancel───────────────────────────────────┴──cancel──────────────────────────┘
 
-    A task executes one request after another while the queue admits requests that need a task.
+    A repetition keeps the place of its request in the budget, and does not wait in the queue again. A task executes one
+    request after another while the queue admits requests that need a task.
 
     Args:
         budget: limits of requests and bytes in flight.
@@ -63,25 +63,33 @@ class RequestExecutor:
 
     def unregister(self, source: RequestSource) -> None:
         self._queue.unregister(source)
-        self.drop_cancelled()
         if not self._queue.is_empty:
             self._schedule_dispatch()
 
-    def wake(self, source: RequestSource) -> None:
+    def wake(self, source: RequestSource, *, now: bool = False) -> None:
         self._queue.add(source)
-        self._schedule_dispatch()
-
-    def drop_cancelled(self) -> None:
-        request = self._queue.pop_cancelled()
-        if request is not None:
-            request.completed(asyncio.CancelledError())
+        if now:
+            self._dispatch()
+        else:
+            self._schedule_dispatch()
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
         self._queue.add_prepaid(requests)
         self._schedule_dispatch()
 
-    def cancel_prepaid(self, requests: Iterable[ScheduledRequest]) -> list[ScheduledRequest]:
-        return self._queue.cancel_prepaid(requests)
+    def cancel(self, request: ScheduledRequest) -> None:
+        if request.cancelled:
+            return
+        request.cancelled = True
+        if request.task is not None:
+            request.task.cancel()
+        elif request.pending_fetch is not None:
+            request.pending_fetch.give_up()
+            request.pending_fetch = None
+            asyncio.get_running_loop().call_soon(self._complete_cancelled, request)
+        elif self._queue.withdraw(request):
+            asyncio.get_running_loop().call_soon(request.completed, asyncio.CancelledError())
+            self._schedule_dispatch()
 
     # --- limits and measurements -----------------------------------------------------------------------------------
 
@@ -135,8 +143,8 @@ class RequestExecutor:
             asyncio.get_running_loop().call_soon(self._dispatch_scheduled)
 
     def _dispatch_scheduled(self) -> None:
-        self._dispatch_is_scheduled = False
-        self._dispatch()
+        if self._dispatch_is_scheduled:
+            self._dispatch()
 
     def _dispatch(self, *, in_task: bool = False) -> ScheduledRequest | None:
         """Start every request that the queue admits.
@@ -145,12 +153,15 @@ class RequestExecutor:
         """
         if self._is_closed:
             return None
+        self._dispatch_is_scheduled = False
         queue = self._queue
         request = own = None
         first = 0.0
         while (admitted := queue.admit()) is not None:
             request = admitted
-            if not self._start_nowait(request):
+            if request.cancelled:
+                self._drop(request)
+            elif not self._start_nowait(request):
                 if in_task and own is None:
                     own = request
                 else:
@@ -167,14 +178,13 @@ class RequestExecutor:
     # --- without a task --------------------------------------------------------------------------------------------
 
     def _start_nowait(self, request: ScheduledRequest) -> bool:
-        request.executor = self
         clock = self._clock or self._running_clock()
         request.started = clock()
         if self._queue.failing_since is not None:
             request.waited = self._queue.waited(request, request.started)
         request.attempts += 1
         try:
-            request.pending_fetch = request.start_nowait()
+            request.pending_fetch = request.start_nowait(self._respond)
         except Exception:
             # The task that sends the request again gets the same exception.
             request.pending_fetch = None
@@ -184,7 +194,8 @@ class RequestExecutor:
         self._nowait.add(request)
         return True
 
-    def nowait_ended(self, request: ScheduledRequest, error: Exception | None) -> None:
+    def _respond(self, request: ScheduledRequest, error: Exception | None) -> None:
+        """Take the response of a request that `start_nowait` has sent, or its error."""
         if not self._responses:
             # Responses arrive in bursts: all are received before the first is processed.
             asyncio.get_running_loop().call_soon(self._process_responses)
@@ -198,8 +209,11 @@ class RequestExecutor:
         finally:
             if responses:  # after an exception the others must still be processed
                 asyncio.get_running_loop().call_soon(self._process_responses)
-            elif self._after_responses is not None:
-                self._after_responses()
+            else:
+                if self._after_responses is not None:
+                    self._after_responses()
+                if self._dispatch_is_scheduled:
+                    self._dispatch()  # what the responses have asked for need not wait for another turn
 
     def _process_response(self, request: ScheduledRequest, error: Exception | None) -> None:
         if request.pending_fetch is None:
@@ -216,12 +230,6 @@ class RequestExecutor:
         self._queue.finish(request, error is None)
         request.completed(error)
         self._dispatch()
-
-    def cancel_nowait(self, request: ScheduledRequest) -> None:
-        if request.pending_fetch is not None:
-            request.pending_fetch.give_up()
-            request.pending_fetch = None
-            asyncio.get_running_loop().call_soon(self._complete_cancelled, request)
 
     def _complete_cancelled(self, request: ScheduledRequest) -> None:
         self._nowait.discard(request)
@@ -294,7 +302,7 @@ class RequestExecutor:
         for task in tasks:
             task.cancel()
         for request in list(self._nowait):
-            self.cancel_nowait(request)
+            self.cancel(request)
         await asyncio.gather(*tasks, asyncio.sleep(0), return_exceptions=True)
 
 

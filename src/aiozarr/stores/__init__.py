@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         check_prefix,
     )
     from aiozarr.stores.blocking import BlockingStore
+    from aiozarr.stores.bucket.store import ObjectStore
     from aiozarr.stores.contract import Store, byte_view
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.local.store import LocalStore
     from aiozarr.stores.memory_store import MemoryStore
-    from aiozarr.stores.object.store import ObjectStore
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_references, from_url, register_store
     from aiozarr.stores.wrappers.cache_store import CacheStore
@@ -51,7 +51,7 @@ else:
             ".http.store": "HTTPStore",
             ".local.store": "LocalStore",
             ".memory_store": "MemoryStore",
-            ".object.store": "ObjectStore",
+            ".bucket.store": "ObjectStore",
             ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
             ".urls": "from_references from_url register_store",
             ".wrappers.cache_store": "CacheStore",

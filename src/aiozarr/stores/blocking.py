@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
 from aiozarr.errors import LimitError
-from aiozarr.model import ByteRange, Precondition, Range, Value, Version
+from aiozarr.model import ByteRange, Precondition, Value, Version
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class BlockingStore(Store):
     """
 
     is_in_memory: ClassVar[bool] = False
-    """True if `read_now` never waits, so that an event loop may call it. A subclass that overrides it says so again."""
+    """True if no operation waits, so that an event loop may call it. A subclass that overrides reads says so again."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -95,35 +95,32 @@ class BlockingStore(Store):
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
         bound = {} if max_bytes is None else {"max_bytes": max_bytes}
+        if self.is_in_memory:
+            return self.fetch_now(key, range, if_match=if_match, **bound)
         return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match, **bound))
 
-    async def get_partial_values(self, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]) -> list[Buffer | None]:
-        wanted = [(key, Range(start, length)) for key, (start, length) in key_ranges]
-
-        def fetch_all() -> list[Value | None]:
-            return [self.fetch_now(key, part) for key, part in wanted]
-
-        return [None if value is None else value.data for value in await in_thread(fetch_all)]
-
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        return await in_thread_uncancelled(lambda: self.set_now(key, value, precondition=precondition))
+        return await self._write(lambda: self.set_now(key, value, precondition=precondition))
 
     async def erase(self, key: str) -> None:
-        await in_thread_uncancelled(lambda: self.erase_now(key))
+        await self._write(lambda: self.erase_now(key))
 
     async def erase_if_match(self, key: str, version: Version) -> None:
-        await in_thread_uncancelled(lambda: self.erase_if_match_now(key, version))
+        await self._write(lambda: self.erase_if_match_now(key, version))
+
+    async def _write(self, call: Callable[[], T]) -> T:
+        return call() if self.is_in_memory else await in_thread_uncancelled(call)
 
 
 async def in_thread(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation does not await it, so `call` must have no side effects."""
-    future = _start(call)
+    future = start_in_thread(call)
     return call() if future is None else await future
 
 
 async def in_thread_uncancelled(call: Callable[[], T]) -> T:
     """Return `call()`, run in a thread. A cancellation is raised only after `call` has ended."""
-    future = _start(call)
+    future = start_in_thread(call)
     if future is None:
         return call()
     try:
@@ -134,7 +131,7 @@ async def in_thread_uncancelled(call: Callable[[], T]) -> T:
         raise
 
 
-def _start(call: Callable[[], T]) -> asyncio.Future[T] | None:
+def start_in_thread(call: Callable[[], T]) -> asyncio.Future[T] | None:
     """Start `call` in a thread of the loop's default executor.
 
     Returns: the future of its result, or None if the interpreter is exiting (atexit) and no thread can be started.

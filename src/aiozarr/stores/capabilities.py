@@ -6,7 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
@@ -260,6 +260,24 @@ class UploadStore(Store):
 
         Raises what `upload` raises.
         """
+
+
+class ProbedStore(Store):
+    """A store whose `supports.conditional_writes` is None until a probe of its server has told.
+
+    Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed is
+    part of the test. Its object is removed at the end.
+    """
+
+    async def probe_conditional_writes(self) -> bool:
+        return await self._probe_below("")
+
+    async def _probe_below(self, prefix: str) -> bool:
+        if self.supports.conditional_writes is None:
+            put = lambda key, value, condition: self.set(key, value, precondition=condition)  # noqa: E731
+            holds = await conditions_hold(put, self.erase, prefix)
+            self.supports = replace(self.supports, conditional_writes=holds)
+        return bool(self.supports.conditional_writes)
 
 
 async def conditions_hold(

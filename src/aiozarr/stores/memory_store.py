@@ -134,23 +134,7 @@ class MemoryStore(BlockingStore):
     def _full_key(self, key: str) -> str:
         return self._base + check_key(key, store=self.url)
 
-    # --- coroutines: no operation waits, so none needs a thread --------------------------------------------------
-
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
-    ) -> Value | None:
-        if max_bytes is None:
-            return self.fetch_now(key, range, if_match=if_match)
-        return self.fetch_now(key, range, if_match=if_match, max_bytes=max_bytes)
-
-    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        return self.set_now(key, value, precondition=precondition)
-
-    async def erase(self, key: str) -> None:
-        self.erase_now(key)
-
-    async def erase_if_match(self, key: str, version: Version) -> None:
-        self.erase_if_match_now(key, version)
+    # --- coroutines ----------------------------------------------------------------------------------------------
 
     async def erase_prefix(self, prefix: str) -> None:
         start = self._base + check_prefix(prefix, store=self.url)

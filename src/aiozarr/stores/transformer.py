@@ -55,17 +55,6 @@ class NamedTransformer(NamedConfiguration, Protocol):
     def must_understand(self) -> bool: ...
 
 
-class _AllNames:
-    """Contains every name."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-ALL_TRANSFORMER_NAMES = _AllNames()
-"""For parsers of documents, which accept all names; `resolve_transformers` refuses unknown ones."""
-
-
 def register_storage_transformer(transformer: type[StorageTransformer]) -> type[StorageTransformer]:
     """Register a transformer under its `name`; also a class decorator.
 

@@ -12,8 +12,7 @@ from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetad
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.object.schemes import BUCKET_CLIENTS
-from aiozarr.stores.options.option_table import flatten, pick
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -68,7 +67,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             inner = split_archive(location) if opener in (_http, _object) else None
             if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
-            return opener(location, flatten(scheme, storage_options))
+            return opener(location, _flat(scheme, storage_options))
         opened = _from_plugin(scheme, location, storage_options)
         if opened is not None:
             return opened
@@ -162,13 +161,22 @@ def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None
     return FsspecStore(url, **options)
 
 
+def _flat(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a store, with those under the name of its protocol among them."""
+    if not options:
+        return options
+    from aiozarr.stores.options.option_table import flatten
+
+    return flatten(scheme, options)
+
+
 def _local(path: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.local.store import LocalStore
 
     found = _local_archive(path)
     if found is not None:
         return _zip(*found, options)
-    options = flatten("file", options)
+    options = _flat("file", options)
     _only(options, "durable")
     return LocalStore(path, **options)
 
@@ -185,9 +193,10 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 
 
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
+    from aiozarr.stores.options.option_table import pick
     from aiozarr.stores.zip import ZipStore
 
-    own, rest = pick("zip", ("durable", *_ZIP), flatten("file", options))
+    own, rest = pick("zip", ("durable", *_ZIP), _flat("file", options))
     _only(rest)
     return ZipStore(path, "a", prefix=inner and inner + "/", **own)
 
@@ -232,6 +241,7 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(os.path.expanduser(location), inner, options)
     if location.lower().startswith("file://"):
         return _zip(_file_path(location), inner, options)
+    from aiozarr.stores.options.option_table import pick
     from aiozarr.stores.zip import RemoteZipStore
 
     own, rest = pick("zip", _ZIP, options)
@@ -259,13 +269,15 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
     # In a chain of fsspec, each link has its own options.
     scheme = location.partition(":")[0].lower()
     chained = scheme not in _OPENERS and "::" in location
-    store = from_url(directory_url(above) + query, **(options if chained else flatten(scheme, options)))
+    store = from_url(directory_url(above) + query, **(options if chained else _flat(scheme, options)))
     # The paths of web addresses are percent-encoded, paths of buckets are not.
     return store, name if store.url_of(" ").endswith(" ") else unquote(name)
 
 
 def _references(rest: str, options: dict[str, Any]) -> Store:
     """Open `reference::URL`, `reference://` with the option `fo`, and the URL of a node in either."""
+    from aiozarr.stores.options.option_table import pick
+
     own, rest_of_options = pick("reference", _REFERENCE, options)
     document: Any = own.pop("fo", None)
     inner, chain, location = rest.removeprefix("://").partition("::")
@@ -323,7 +335,7 @@ def _http(url: str, options: dict[str, Any]) -> Store:
 
 
 def _object(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.object.store import ObjectStore
+    from aiozarr.stores.bucket.store import ObjectStore
 
     return ObjectStore(url, **options)
 

@@ -20,17 +20,13 @@ if TYPE_CHECKING:
         create_array,
         create_group,
         migrate,
-        open,  # noqa: A004  # the public name
-        open_array,
-        open_group,
         plan_conversion,
         read_many,
-        require_array,
-        require_group,
         validate,
         verify,
     )
     from aiozarr.sync.group import Group
+    from aiozarr.sync.opening import open, open_array, open_group, require_array, require_group  # noqa: A004  # public name
     from aiozarr.sync.tensor_view import TensorView
 else:
     __getattr__, __dir__ = lazy_names(
@@ -39,10 +35,11 @@ else:
             "aiozarr.schedule.events": "record",
             ".array": "Array View",
             ".functions": (
-                "clean consolidate_metadata convert copy create_array create_group migrate open open_array open_group "
-                "plan_conversion read_many require_array require_group validate verify"
+                "clean consolidate_metadata convert copy create_array create_group migrate plan_conversion read_many "
+                "validate verify"
             ),
             ".group": "Group",
+            ".opening": "open open_array open_group require_array require_group",
             ".tensor_view": "TensorView",
         },
     )

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from aiozarr import hierarchy
-from aiozarr.engine import Plan, ProgressLike
-from aiozarr.grid.advanced import ArraySelection
 from aiozarr.grid.transform import BasicSelection
-from aiozarr.hierarchy.casting import convert_values, is_large_cast
+from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer
 from aiozarr.hierarchy.node import Node as AsyncNode
-from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.unread_values import UnreadValues
 from aiozarr.hierarchy.view import AnyArray, FieldSelection, Region
-from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.settings import Settings
-from aiozarr.stores import Store
-from aiozarr.stores.transformer import StorageTransformer
-from aiozarr.sync.wait import blocking_method, iterate, unchanged, wait
+from aiozarr.hierarchy.view import View as AsyncView
+from aiozarr.sync.wait import Forwarded, blocking_method, iterate, unchanged, wait
 
-N = TypeVar("N", hierarchy.Array, hierarchy.Group)
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from aiozarr.engine import Plan
+    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.grid.advanced import ArraySelection
+    from aiozarr.hierarchy.number_casts import Casting
+    from aiozarr.stores.transformer import StorageTransformer
+
+N = TypeVar("N", bound=AsyncNode[Any])
 
 
 class Node(Generic[N]):
@@ -33,45 +34,15 @@ class Node(Generic[N]):
     def __init__(self, node: N) -> None:
         self._async: N = node
 
-    @property
-    def store(self) -> Store:
-        """The store of the node."""
-        return self._async.store
-
-    @property
-    def path(self) -> str:
-        """The node's path in the store, such as `a/b`. The root's path is empty."""
-        return self._async.path
-
-    @property
-    def name(self) -> str:
-        """The path with a leading `/`, as in h5py: `/a/b`; `/` is the root."""
-        return self._async.name
-
-    @property
-    def url(self) -> str:
-        """The canonical URL of the node, without secrets."""
-        return self._async.url
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the node's reads and writes."""
-        return self._async.settings
-
-    @property
-    def zarr_format(self) -> int:
-        """Version of the Zarr format of the stored node."""
-        return self._async.zarr_format
-
-    @property
-    def read_only(self) -> bool:
-        """True if writes raise."""
-        return self._async.read_only
-
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """The attributes, as a read-only copy. `update_attributes` and `replace_attributes` change the stored ones."""
-        return self._async.attrs
+    # Groups have these too: they are defined on an abstract base, which has no instances.
+    store = Forwarded(AsyncArray, lambda node: node.store)
+    path = Forwarded(AsyncArray, lambda node: node.path)
+    name = Forwarded(AsyncArray, lambda node: node.name)
+    url = Forwarded(AsyncArray, lambda node: node.url)
+    settings = Forwarded(AsyncArray, lambda node: node.settings)
+    zarr_format = Forwarded(AsyncArray, lambda node: node.zarr_format)
+    read_only = Forwarded(AsyncArray, lambda node: node.read_only)
+    attrs = Forwarded(AsyncArray, lambda node: node.attrs)
 
     update_attributes = blocking_method(AsyncNode.update_attributes, unchanged)
     replace_attributes = blocking_method(AsyncNode.replace_attributes, unchanged)
@@ -90,73 +61,22 @@ def async_node(node: Node[N]) -> N:
     return node._async
 
 
-class Array(UnreadValues, Node[hierarchy.Array]):
+class Array(UnreadValues, Node[AsyncArray]):
     """An array in a store; see `aiozarr.Array`. `arr[selection]` reads, `arr[selection] = values` writes."""
 
-    @property
-    def metadata(self) -> ArrayMetadata:
-        """The content of the array's metadata document. Not to be changed in place."""
-        return self._async.metadata
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the dimensions."""
-        return self._async.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self._async.ndim
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in memory."""
-        return self._async.dtype
-
-    @property
-    def size(self) -> int:
-        """Number of elements, as an unbounded integer."""
-        return self._async.size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements in memory."""
-        return self._async.nbytes
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element in memory."""
-        return self._async.itemsize
-
-    @property
-    def nchunks(self) -> int:
-        """Number of chunks in the grid, stored or not; of inner chunks in a sharded array."""
-        return self._async.nchunks
-
-    @property
-    def chunks(self) -> tuple[Any, ...]:
-        """Shape of the smallest unit that can be read."""
-        return self._async.chunks
-
-    @property
-    def shards(self) -> tuple[Any, ...] | None:
-        """Shape of a shard; None without shards."""
-        return self._async.shards
-
-    @property
-    def fill_value(self) -> Any:
-        """The value of missing chunks, as a numpy scalar."""
-        return self._async.fill_value
-
-    @property
-    def order(self) -> Literal["C", "F"]:
-        """The order of elements in a stored chunk: "C" or "F"."""
-        return self._async.order
-
-    @property
-    def dimension_names(self) -> tuple[str | None, ...] | None:
-        """One name or None per dimension; None if the array has no names."""
-        return self._async.dimension_names
+    metadata = Forwarded(AsyncArray, lambda array: array.metadata)
+    shape = Forwarded(AsyncArray, lambda array: array.shape)
+    ndim = Forwarded(AsyncArray, lambda array: array.ndim)
+    dtype = Forwarded(AsyncArray, lambda array: array.dtype)
+    size = Forwarded(AsyncArray, lambda array: array.size)
+    nbytes = Forwarded(AsyncArray, lambda array: array.nbytes)
+    itemsize = Forwarded(AsyncArray, lambda array: array.itemsize)
+    nchunks = Forwarded(AsyncArray, lambda array: array.nchunks)
+    chunks = Forwarded(AsyncArray, lambda array: array.chunks)
+    shards = Forwarded(AsyncArray, lambda array: array.shards)
+    fill_value = Forwarded(AsyncArray, lambda array: array.fill_value)
+    order = Forwarded(AsyncArray, lambda array: array.order)
+    dimension_names = Forwarded(AsyncArray, lambda array: array.dimension_names)
 
     @property
     def view(self) -> View:
@@ -201,11 +121,13 @@ class Array(UnreadValues, Node[hierarchy.Array]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         return as_numpy(self.view, dtype, copy)
 
-    resize = blocking_method(hierarchy.Array.resize, unchanged)
-    info = blocking_method(hierarchy.Array.info, unchanged)
+    resize = blocking_method(AsyncArray.resize, unchanged)
+    info = blocking_method(AsyncArray.info, unchanged)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread, as in View.write.
             values = convert_values(values, self.dtype)
@@ -267,7 +189,7 @@ class ArrayBlockIndexer(ArrayIndexer):
 
     __slots__ = ("_blocks",)
 
-    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[hierarchy.View]) -> None:
+    def __init__(self, select: Callable[[ArraySelection], View], blocks: BlockIndexer[AsyncView]) -> None:
         super().__init__(select)
         self._blocks = blocks
 
@@ -293,7 +215,7 @@ class View(UnreadValues):
     else:
         __iter__ = UnreadValues._refuse_iteration
 
-    def __init__(self, array: Array, view: hierarchy.View) -> None:
+    def __init__(self, array: Array, view: AsyncView) -> None:
         self._array = array
         self._async = view
 
@@ -302,30 +224,11 @@ class View(UnreadValues):
         """The array of the view."""
         return self._array
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the view's axes."""
-        return self._async.shape
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self._async.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements, as an unbounded integer."""
-        return self._async.size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in memory."""
-        return self._async.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements in memory."""
-        return self._async.nbytes
+    shape = Forwarded(AsyncView, lambda view: view.shape)
+    ndim = Forwarded(AsyncView, lambda view: view.ndim)
+    size = Forwarded(AsyncView, lambda view: view.size)
+    dtype = Forwarded(AsyncView, lambda view: view.dtype)
+    nbytes = Forwarded(AsyncView, lambda view: view.nbytes)
 
     def __len__(self) -> int:
         return len(self._async)
@@ -353,6 +256,8 @@ class View(UnreadValues):
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
         """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
+        from aiozarr.hierarchy.casting import convert_values, is_large_cast
+
         if not is_large_cast(values, self.dtype):
             # Cast in this thread: the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.group import Group as AsyncGroup
-from aiozarr.metadata.records import GroupMetadata
+from aiozarr.hierarchy.internal import child_of, listed_levels
 from aiozarr.sync.array import Array, Node
-from aiozarr.sync.wait import blocking_method, data_in_this_thread, iterate, unchanged
+from aiozarr.sync.wait import Forwarded, blocking_method, data_in_this_thread, iterate, unchanged
 
 AnyNode: TypeAlias = "Array | Group"
 D = TypeVar("D")
@@ -23,10 +25,7 @@ class Group(Node[AsyncGroup]):
     those of a dict, each after a listing. A missing child is a `NodeNotFoundError` that is also a `KeyError`.
     """
 
-    @property
-    def metadata(self) -> GroupMetadata:
-        """The content of the group's metadata document. Not to be changed in place."""
-        return self._async.metadata
+    metadata = Forwarded(AsyncGroup, lambda group: group.metadata)
 
     def __getitem__(self, name: str) -> AnyNode:
         """Open the node `name`, such as `"a"` or `"a/b"`; errors are those of `aiozarr.Group.open`."""
@@ -85,15 +84,20 @@ class Group(Node[AsyncGroup]):
 
     def members(self, max_depth: int | None = 0) -> Iterator[tuple[str, AnyNode]]:
         """Iterate over the nodes below; arguments and errors are those of `aiozarr.Group.members`."""
-        return iterate(self._async.members(max_depth), lambda found: (found[0], wrap_node(found[1])))
+        # Batch by batch: each step of an iteration waits for the I/O thread.
+        with closing(iterate(listed_levels(self._async, max_depth), unchanged)) as batches:
+            for found in chain.from_iterable(batches):
+                if isinstance(found.metadata, Exception):
+                    raise found.metadata
+                yield found.name, wrap_node(child_of(self._async, found.name, found.metadata))
 
     def arrays(self, max_depth: int | None = 0) -> Iterator[tuple[str, Array]]:
         """Iterate over the arrays below, as `members` does."""
-        return iterate(self._async.arrays(max_depth), lambda found: (found[0], Array(found[1])))
+        return ((name, node) for name, node in self.members(max_depth) if isinstance(node, Array))
 
     def groups(self, max_depth: int | None = 0) -> Iterator[tuple[str, Group]]:
         """Iterate over the groups below, as `members` does."""
-        return iterate(self._async.groups(max_depth), lambda found: (found[0], Group(found[1])))
+        return ((name, node) for name, node in self.members(max_depth) if isinstance(node, Group))
 
     # Lambdas, because these names are not defined yet while the class body runs.
     open = blocking_method(AsyncGroup.open, lambda node: wrap_node(node))  # noqa: PLW0108

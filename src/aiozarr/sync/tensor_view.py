@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from aiozarr import driver
-from aiozarr.driver.chunk_layout import ChunkLayout
-from aiozarr.driver.index_domain import IndexDomain
-from aiozarr.driver.schema import CodecSchema, Schema
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
-from aiozarr.driver.unit import Unit
 from aiozarr.engine import ProgressLike
 from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.sync.array import Array
-from aiozarr.sync.wait import blocking_method, unchanged, wait
+from aiozarr.sync.wait import Forwarded, blocking_method, unchanged, wait
 
 
 class TensorView:
@@ -31,85 +26,22 @@ class TensorView:
     def __init__(self, view: driver.TensorView) -> None:
         self._async = view
 
-    @property
-    def array(self) -> Array:
-        """The whole stored array."""
-        return Array(self._async.array)
-
-    @property
-    def domain(self) -> IndexDomain:
-        """The indices of the view: bounds, implicit flags and labels."""
-        return self._async.domain
-
-    @property
-    def rank(self) -> int:
-        """Number of dimensions."""
-        return self._async.rank
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return self._async.ndim
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the dimensions."""
-        return self._async.shape
-
-    @property
-    def origin(self) -> tuple[int, ...]:
-        """The first index of each dimension."""
-        return self._async.origin
-
-    @property
-    def size(self) -> int:
-        """Number of elements, as an unbounded integer."""
-        return self._async.size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements in memory."""
-        return self._async.dtype
-
-    @property
-    def fill_value(self) -> Any:
-        """The value of chunks that are not stored, as a numpy scalar."""
-        return self._async.fill_value
-
-    @property
-    def dimension_units(self) -> tuple[Unit | None, ...]:
-        """The unit of each dimension."""
-        return self._async.dimension_units
-
-    @property
-    def chunk_layout(self) -> ChunkLayout:
-        """The chunks, as the domain of the view sees them."""
-        return self._async.chunk_layout
-
-    @property
-    def codec(self) -> CodecSchema:
-        """The codecs."""
-        return self._async.codec
-
-    @property
-    def schema(self) -> Schema:
-        """The schema of the view."""
-        return self._async.schema
-
-    @property
-    def readable(self) -> bool:
-        """True if the view can be read."""
-        return self._async.readable
-
-    @property
-    def writable(self) -> bool:
-        """True if the view can be written."""
-        return self._async.writable
-
-    @property
-    def url(self) -> str:
-        """The URL pipeline that opens the array, without secrets."""
-        return self._async.url
+    array = Forwarded(driver.TensorView, lambda view: Array(view.array))
+    domain = Forwarded(driver.TensorView, lambda view: view.domain)
+    rank = Forwarded(driver.TensorView, lambda view: view.rank)
+    ndim = Forwarded(driver.TensorView, lambda view: view.ndim)
+    shape = Forwarded(driver.TensorView, lambda view: view.shape)
+    origin = Forwarded(driver.TensorView, lambda view: view.origin)
+    size = Forwarded(driver.TensorView, lambda view: view.size)
+    dtype = Forwarded(driver.TensorView, lambda view: view.dtype)
+    fill_value = Forwarded(driver.TensorView, lambda view: view.fill_value)
+    dimension_units = Forwarded(driver.TensorView, lambda view: view.dimension_units)
+    chunk_layout = Forwarded(driver.TensorView, lambda view: view.chunk_layout)
+    codec = Forwarded(driver.TensorView, lambda view: view.codec)
+    schema = Forwarded(driver.TensorView, lambda view: view.schema)
+    readable = Forwarded(driver.TensorView, lambda view: view.readable)
+    writable = Forwarded(driver.TensorView, lambda view: view.writable)
+    url = Forwarded(driver.TensorView, lambda view: view.url)
 
     def spec(self, *, minimal_spec: bool = False) -> dict[str, Any]:
         """Return the JSON that opens this view again; see `aiozarr.driver.TensorView.spec`."""
@@ -153,10 +85,7 @@ class TensorView:
         """Return the view with its dimensions in another order; see `aiozarr.driver.TensorView.transpose`."""
         return TensorView(self._async.transpose(order))
 
-    @property
-    def T(self) -> TensorView:  # noqa: N802  # numpy's name
-        """The view with its dimensions reversed."""
-        return TensorView(self._async.T)
+    T = Forwarded(driver.TensorView, lambda view: TensorView(view.T))
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements; arguments and errors are those of `aiozarr.driver.TensorView.read`."""

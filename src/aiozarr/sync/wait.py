@@ -1,4 +1,4 @@
-"""Runs a coroutine on the I/O thread while the calling thread waits, for all blocking names."""
+"""What all blocking names are made of: calls that wait for a coroutine on the I/O thread, and forwarded properties."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import copy_context
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -21,8 +21,7 @@ N = TypeVar("N")
 
 
 def wait(
-    function: Callable[[Callable[[Progress], None] | None], Coroutine[Any, Any, T]],
-    progress: ProgressLike = None,
+    function: Callable[[Callable[[Progress], None] | None], Coroutine[Any, Any, T]], progress: ProgressLike = None
 ) -> T:
     """Run the coroutine `function(callback)` on the I/O thread and return its result.
 
@@ -71,6 +70,34 @@ def blocking_method(
         return wrap(wait(lambda _: function(self._async, *args, **kwargs)))
 
     return cast("Callable[Concatenate[Any, P], B]", call)
+
+
+class Forwarded(property, Generic[T]):
+    """A property of an asynchronous object, for the blocking class that has the object in `_async`.
+
+    Its name and documentation are those of the asynchronous class.
+
+    Args:
+        twin: the asynchronous class.
+        get: returns the value from the asynchronous object.
+    """
+
+    def __init__(self, twin: type[N], get: Callable[[N], T]) -> None:
+        super().__init__(lambda blocking: get(blocking._async))
+        self._twin = twin
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__doc__ = getattr(self._twin, name).__doc__
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+        @overload
+        def __get__(self, instance: object, owner: type | None = None) -> T: ...
+        def __get__(self, instance: object, owner: type | None = None) -> Any: ...
+        # Assigning is an error, as for other properties without a setter.
+        def __set__(self, instance: object, value: Never) -> None: ...
 
 
 def data_in_this_thread(function: Callable[P, B]) -> Callable[P, B]:

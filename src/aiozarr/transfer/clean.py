@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aiozarr.engine import Engine, ScheduledStore, run
-from aiozarr.engine.open_store import Target, opened_store
+from aiozarr.engine import Engine, ScheduledStore, Target, opened_store, run
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Value
 from aiozarr.schedule.events import current_recorder

@@ -8,11 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, bind_callback, run
-from aiozarr.engine.copy.verify import Verify
-from aiozarr.engine.listing import StartedListing
-from aiozarr.engine.open_store import Target, close_own_store, opened_store
-from aiozarr.engine.progress import ProgressLike, shown_progress
+from aiozarr.engine import (
+    Engine,
+    ProgressLike,
+    StartedListing,
+    Target,
+    bind_callback,
+    close_own_store,
+    opened_store,
+    run,
+    shown_progress,
+)
+from aiozarr.engine.copy import Verify
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import name_operation, observed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, ScheduledStore
-from aiozarr.engine.copy.comparison import content_tag, equal_bytes, has_content_tag, have_equal_bytes
+from aiozarr.engine.copy import content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
@@ -29,7 +29,7 @@ from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compa
 from aiozarr.transfer.report import CopyCounters
 
 if TYPE_CHECKING:
-    from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
+    from aiozarr.hierarchy.internal import ConsolidatedAncestors
 
 KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
@@ -325,9 +325,8 @@ class CopyDestination:
 
     async def _invalidate_consolidated(self) -> None:
         # Imported on use, in a thread: other copies need no numpy.
-        await in_thread(lambda: import_module("aiozarr.hierarchy.consolidated_ancestors"))
-        from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
-        from aiozarr.hierarchy.node_access import NodeAccess
+        await in_thread(lambda: import_module("aiozarr.hierarchy.internal"))
+        from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
         async def record(groups: list[tuple[int, int]]) -> None:
             if self.journal is not None:
@@ -370,7 +369,7 @@ class CopyDestination:
             return
         changes = {key: change for key, change in found if change.misreads_chunks}
         if changes:
-            from aiozarr.hierarchy.mutations.change_log import erasures  # most copies need nothing of the hierarchy
+            from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
             await self._destination.erase_values(list(changes))
             for key in changes:

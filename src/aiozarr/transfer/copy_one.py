@@ -6,9 +6,7 @@ from time import perf_counter
 
 from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine
-from aiozarr.engine.copy.comparison import have_equal_bytes
-from aiozarr.engine.copy.copy_route import CopyPolicy
-from aiozarr.engine.copy.object_copier import ObjectCopier
+from aiozarr.engine.copy import CopyPolicy, ObjectCopier, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError
 from aiozarr.model import Entry
 from aiozarr.schedule.events import Report, current_recorder

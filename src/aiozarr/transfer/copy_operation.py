@@ -5,17 +5,14 @@ The destination before and after it is in `copy_destination.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from time import perf_counter
 
-from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, Progress
-from aiozarr.engine.copy.copy_route import CopyPolicy, CopyRoute
-from aiozarr.engine.copy.download import Download
-from aiozarr.engine.copy.object_copier import CopiedObject, ObjectCopier
-from aiozarr.engine.listing import StartedListing
+from aiozarr.engine import Engine, Progress, StartedListing
+from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
@@ -168,11 +165,10 @@ class CopyOperation:
                     )
                     # Batches of uploads together are as many requests as a queue sends at most.
                     concurrency = self._object_concurrency() // (2 if is_upload else 1)
-                    await self._copy_all(data, max(1, concurrency))
+                    await for_each_of(self._copy_batch, data, concurrency=max(1, concurrency))
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
-                    async with aclosing(_iterate(download.deferred)) as deferred:
-                        await self._copy_all(deferred, DEFERRED_CONCURRENCY)
+                    await for_each(self._copy_one, download.deferred, concurrency=DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.source.url} could not be listed: {error}") from error
         return list(documents.values())
@@ -197,7 +193,7 @@ class CopyOperation:
     async def _feed(
         self, data: AsyncIterator[tuple[Entry, ...]], download: Download, documents: dict[str, Entry]
     ) -> None:
-        await self._copy_all(data, self._object_concurrency())
+        await for_each_of(self._copy_batch, data, concurrency=self._object_concurrency())
         download.close()
         # Behind the requests for the last chunks, so that no further round trip follows these.
         await self._copier.prefetch(documents.values())
@@ -212,8 +208,7 @@ class CopyOperation:
             await self._copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            async with aclosing(_iterate(ready)) as batches:
-                await self._copy_all(batches, min(len(ready), self._object_concurrency()))
+            await for_each(self._copy_one, ready, concurrency=self._object_concurrency())
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
@@ -278,10 +273,6 @@ class CopyOperation:
                     yield (entry,)
         if batch:
             yield tuple(batch)
-
-    async def _copy_all(self, batches: AsyncIterator[tuple[Entry, ...]], concurrency: int) -> None:
-        """Copy all entries; workers pull batches of them."""
-        await for_each_of(self._copy_batch, batches, concurrency=concurrency)
 
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
         if len(batch) == 1:
@@ -355,9 +346,3 @@ class CopyOperation:
 
     def _object_concurrency(self) -> int:
         return OBJECT_CONCURRENCY if self._settings.max_requests == "auto" else 2 * self._settings.max_requests
-
-
-async def _iterate(entries: Iterable[Entry]) -> AsyncGenerator[tuple[Entry, ...], None]:
-    """Yield each entry as a batch of its own."""
-    for entry in entries:
-        yield (entry,)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
-from aiozarr.engine.copy.verify import Verify
+from aiozarr.engine.copy import Verify
 from aiozarr.model import Entry
 from aiozarr.transfer.key_filter import KeyFilter
 

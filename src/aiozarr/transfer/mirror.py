@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiozarr.engine.copy.comparison import has_content_tag
+from aiozarr.engine.copy import has_content_tag
 from aiozarr.model import Entry
 from aiozarr.transfer.copy_journal import digest, size_hash
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aiozarr.sync
-from aiozarr.cli.convert_commands import LengthsType, SizeType
+from aiozarr.cli.convert_commands import parse_lengths, parse_size
 from tests.support.command_line import invoke, records, succeed
 
 
@@ -108,7 +108,7 @@ def test_a_failed_conversion_says_how_it_continues(sample: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("512M", 512 << 20), ("2GiB", 2 << 30), ("1.5k", 1536)])
 def test_sizes(text: str, size: int) -> None:
-    assert SizeType().convert(text, None, None) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_sizes(text: str, size: int) -> None:
     [("24,90", (24, 90)), ("time=24, lat=-1", {"time": 24, "lat": -1}), ("auto", "auto"), ("none", False), ("7", (7,))],
 )
 def test_lengths(text: str, lengths: Any) -> None:
-    assert LengthsType().convert(text, None, None) == lengths
+    assert parse_lengths(text) == lengths
 
 
 def test_old_documents_are_erased_by_a_second_migration_and_dry_runs_list_them(tmp_path: Path) -> None:

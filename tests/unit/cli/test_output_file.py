@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiozarr.cli.output_file import open_output
+from aiozarr.cli.output import open_output
 
 
 def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from aiozarr.cli.targets import KeyValue, TargetOptions, is_remote, parent_and_key
+from aiozarr.cli.targets import ParsedType, TargetOptions, is_remote, parent_and_key, parse_key_value
 from tests.support.command_line import invoke, succeed
 
 
@@ -44,7 +44,7 @@ def test_options_of_a_copy_go_to_remote_targets_and_to_their_side() -> None:
 
 
 def test_values_of_options_are_text_unless_they_are_json_words_or_mappings() -> None:
-    convert = KeyValue().convert
+    convert = ParsedType("KEY=VALUE", parse_key_value).convert
     assert convert("anon=true", None, None) == ("anon", True)
     assert convert("key=0123", None, None) == ("key", "0123")
     assert convert("key=a=b", None, None) == ("key", "a=b")

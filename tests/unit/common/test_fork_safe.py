@@ -19,7 +19,7 @@ warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks in pr
 from fsspec.implementations.memory import MemoryFileSystem
 from aiozarr.stores import MemoryStore, ZipStore
 from aiozarr.stores.fsspec.file_system_calls import _path_locks
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
 from aiozarr.stores.options.s3_options import S3Options

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from aiozarr.common.formatting import format_bytes, format_count, format_seconds, format_table, preformatted, printable
+from aiozarr.common.formatting import (
+    clip,
+    did_you_mean,
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_table,
+    preformatted,
+    printable,
+    shown,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,3 +40,15 @@ def test_names_are_escaped_for_terminals_and_pages() -> None:
 
 def test_one_thing_has_no_plural() -> None:
     assert [format_count(each, "array") for each in (0, 1, 2000)] == ["0 arrays", "1 array", "2,000 arrays"]
+
+
+def test_the_nearest_name_is_suggested_if_one_is_similar() -> None:
+    assert did_you_mean("zsdt", ["gzip", "zstd"]) == "did you mean 'zstd'?"
+    assert did_you_mean("qqq", ["gzip"], "known: gzip") == "known: gzip"
+    assert did_you_mean(5, []) == ""
+
+
+def test_texts_of_any_size_are_shown_in_part() -> None:
+    assert (clip("a" * 5, 3), clip("a" * 3, 3)) == ("aaa…", "aaa")
+    assert shown("a" * 100) == f"'{'a' * 59}…"
+    assert shown(10**5000) == "an integer of thousands of digits"

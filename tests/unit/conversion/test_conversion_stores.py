@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import aiozarr
-from aiozarr.conversion.conversion_stores import check_executor, source_nodes
+from aiozarr.conversion.conversion import check_executor, source_nodes
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 

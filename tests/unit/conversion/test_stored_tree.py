@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import aiozarr
-from aiozarr.conversion.stored_tree import check_free, paths_above, store_tree
+from aiozarr.conversion.conversion_run import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, run
 from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.node_access import NodeAccess

@@ -10,7 +10,7 @@ import pytest
 from aiozarr.engine.blocking_queue import BATCHES_PER_THREAD, BlockingQueue
 from aiozarr.engine.workers.worker_pool import InlinePool, WorkItem
 from aiozarr.schedule.executor import RequestExecutor
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 
 
 class HeldPool(InlinePool):
@@ -50,8 +50,6 @@ def test_both_queues_ask_a_source_that_wakes_them_and_are_idle_after_it(queue: R
         await asyncio.sleep(0)
         assert source.asked == 1
         queue.unregister(source)
-        queue.drop_cancelled()
-        assert queue.cancel_prepaid([]) == []
         assert queue.is_idle
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ import pytest
 from aiozarr.codecs import ShardLayout
 from aiozarr.engine import Engine
 from aiozarr.engine.engine import MAX_STARTS_PER_TURN
-from aiozarr.engine.read.array_read import ArrayRead
+from aiozarr.engine.read.read_operation import ReadOperation
 from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from tests.support.engine_samples import SETTINGS, sample
@@ -43,15 +43,15 @@ async def test_the_engine_is_not_idle_while_a_key_is_locked_or_a_limit_holds() -
 
 def test_no_more_operations_begin_in_one_turn_of_the_loop_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
-    init = ArrayRead.__init__
+    init = ReadOperation.__init__
 
-    def counted(self: ArrayRead, *args: Any, **more: Any) -> None:
+    def counted(self: ReadOperation, *args: Any, **more: Any) -> None:
         begun[-1] += 1
         init(self, *args, **more)
 
     async def scenario() -> None:
         array, _, reader = await sample((500, 1), (1, 1), latency=1.0)
-        monkeypatch.setattr(ArrayRead, "__init__", counted)
+        monkeypatch.setattr(ReadOperation, "__init__", counted)
         reads = [array.read(row) for row in range(500)]
         begun.append(0)
         tasks = [asyncio.ensure_future(reader.read([read], settings=SETTINGS)) for read in reads]

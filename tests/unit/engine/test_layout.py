@@ -139,3 +139,30 @@ async def test_chunks_that_equal_the_default_are_stored_where_the_metadata_leave
         await open_ended[5, 5].write(0)
         assert [key for key in await array.store.list() if key.startswith("c/1")] == ["c/1/1"]
         assert (await array[...] == 0).all()
+
+
+async def test_arrays_of_one_kind_share_their_codecs_and_nothing_that_a_caller_may_change() -> None:
+    store = MemoryStore()
+    for name in ("a", "b"):
+        await aiozarr.create_array(store, name, shape=(4, 4), chunks=(2, 2), dtype="i4", attributes={"name": name})
+    await aiozarr.create_array(store, "other", shape=(4, 4), chunks=(2, 4), dtype="i4")
+    one, same, other = [await aiozarr.open_array(store, name) for name in ("a", "b", "other")]
+    assert one._layout.largest is same._layout.largest
+    assert one._layout.largest is not other._layout.largest
+    assert (one._layout.node, same._layout.node) == (one.url, same.url)
+    shown = one.metadata.codecs[-1].configuration
+    assert isinstance(shown, dict)
+    shown["level"] = -1
+    assert same.metadata.codecs[-1].configuration["level"] == 3
+    assert (await aiozarr.open_array(store, "a")).metadata.codecs[-1].configuration["level"] == 3
+
+
+async def test_an_error_of_an_array_names_it_each_time() -> None:
+    store = MemoryStore()
+    for name in ("a", "b"):
+        array = await aiozarr.create_array(store, name, shape=4, chunks=2, dtype="i4")
+        document = bytes(store.fetch_now(f"{name}/zarr.json").data)  # type: ignore[union-attr]
+        store.set_now(f"{name}/zarr.json", document.replace(b'"level": 3', b'"level": true'))
+        with pytest.raises(aiozarr.InvalidMetadataError) as caught:
+            await aiozarr.open_array(store, name)
+        assert caught.value.node == array.url

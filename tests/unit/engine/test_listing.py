@@ -11,9 +11,11 @@ import aiozarr
 from aiozarr.engine.listing import PageRequests, StartedListing, list_objects
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Supports, Value
+from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.settings import Settings
 from aiozarr.stores import Store
-from aiozarr.stores.object.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
+from aiozarr.stores.bucket.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages
 from aiozarr.testing.fakes import Call, FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 
@@ -47,7 +49,7 @@ class Pages(Store):
 
 def listing_of(store: Pages, retries: int = 5) -> AsyncGenerator[Entry, None]:
     policy = RetryPolicy(retries)
-    return list_objects(store.scan, PageRequests(policy), policy, store_url=store.url)
+    return list_objects(store.scan, PageRequests(RequestExecutor(), policy, Settings()), policy, store_url=store.url)
 
 
 def listed(store: Pages, retries: int = 5) -> list[str]:
@@ -121,7 +123,7 @@ class Bucket:
 def test_only_the_page_that_failed_is_requested_again() -> None:
     bucket = Bucket(4, {0: [temporary()], 2: [temporary(), temporary()]})
     policy = RetryPolicy(2)
-    pages = PageRequests(policy)
+    pages = PageRequests(RequestExecutor(), policy, Settings())
 
     async def scenario() -> list[str]:
         return [entry.key async for entry in list_objects(bucket.scan, pages, policy, store_url="")]

@@ -14,7 +14,6 @@ from aiozarr.engine import engine as engines
 from aiozarr.engine import scheduled_store, timing
 from aiozarr.engine.blocking_queue import BlockingQueue
 from aiozarr.engine.read import blocking_read
-from aiozarr.engine.request import chunk_work_items
 from aiozarr.errors import StoreError
 from aiozarr.schedule.events import Event, Report
 from aiozarr.schedule.executor import RequestExecutor
@@ -190,10 +189,9 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def noted(*_: Any, **__: Any) -> Any:
         raise AssertionError("something was noted")
 
-    for name in ("RequestTiming", "TimedWork", "RequestEvent", "Totals"):
+    for name in ("RequestTiming", "RequestEvent", "Totals"):
         monkeypatch.setattr(getattr(timing, name), "__init__", noted)
-    monkeypatch.setattr(chunk_work_items.TimedDecodeChunk, "__init__", noted)
-    for module in (timing, chunk_work_items, blocking_read, engines, scheduled_store):
+    for module in (timing, blocking_read, engines, scheduled_store):
         monkeypatch.setattr(module, "monotonic", noted)
     monkeypatch.setattr(RequestExecutor, "now", noted)
     monkeypatch.setattr(BlockingQueue, "now", noted)

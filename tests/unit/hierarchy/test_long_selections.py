@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.engine.read.array_read import ArrayRead
-from aiozarr.grid import chunk_counting, index_groups
+from aiozarr.engine.read.shard_read import ShardRead
+from aiozarr.grid import index_groups
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.stores import MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
@@ -35,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return call
 
     monkeypatch.setattr(index_groups, "sort_by_chunk", noted("sort", index_groups.sort_by_chunk))
-    monkeypatch.setattr(chunk_counting, "count_chunks_of_points", noted("count", index_groups.count_chunks_of_points))
+    monkeypatch.setattr(index_groups, "count_chunks_of_points", noted("count", index_groups.count_chunks_of_points))
     return seen
 
 
@@ -124,13 +124,13 @@ async def test_a_shard_whose_points_cannot_be_sorted_ends_the_read(monkeypatch: 
 async def test_no_more_shards_are_sorted_at_a_time_than_there_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     array = await stored(FakeStore(latency=0), shards=50)
     waiting: list[bool] = []
-    end = ArrayRead.sorting_ended
+    end = ShardRead._sorted
 
-    def ended(read: ArrayRead) -> None:
-        waiting.append(read.sorting <= read.pool.threads)
-        end(read)
+    def ended(shard: ShardRead, error: BaseException | None) -> None:
+        waiting.append(shard.operation.sorting <= shard.operation.pool.threads)
+        end(shard, error)
 
-    monkeypatch.setattr(ArrayRead, "sorting_ended", ended)
+    monkeypatch.setattr(ShardRead, "_sorted", ended)
     index = points(45 * LARGE_POINT_COUNT)
     assert np.array_equal(await array.vindex[index], DATA[index])
     assert waiting == [True] * 36

@@ -103,16 +103,16 @@ def test_data_that_do_not_fit_leave_no_array() -> None:
 async def test_a_large_cast_runs_in_a_worker_and_names_the_first_index(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from aiozarr.hierarchy import view
+    from aiozarr.hierarchy import casting
 
     threads: list[int] = []
-    convert = view.convert_values
+    convert = casting.convert_values
 
     def note(*args: Any, **options: Any) -> Any:
         threads.append(threading.get_ident())
         return convert(*args, **options)
 
-    monkeypatch.setattr(view, "convert_values", note)
+    monkeypatch.setattr(casting, "convert_values", note)
     values = np.zeros((LARGE_CAST_BYTES // 8 // 100 + 1, 100), "f8").T
     array = await aiozarr.create_array(MemoryStore(), shape=values.shape, dtype="float32")
     values[7, 3] = values[2, 600] = 1e300

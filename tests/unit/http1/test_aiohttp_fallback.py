@@ -184,12 +184,12 @@ async def test_an_encoded_body_that_is_none_is_an_error(server: FaultServer, bod
             await store.get("a/b")
 
 
-@pytest.mark.parametrize("encoding", ["banana", "gzip, gzip", ""])
+@pytest.mark.parametrize("encoding", ["banana", "gzip, gzip", "br", "zstd", ""])
 async def test_a_body_that_is_encoded_in_an_unknown_way_is_no_value(server: FaultServer, encoding: str) -> None:
     server.script = spoil.always(lambda reply: reply.with_headers(Content_Encoding=encoding))
     async with HTTPStore(server.url) as store:
         if encoding:
-            with pytest.raises(StoreError, match="unknown Content-Encoding"):
+            with pytest.raises(StoreError, match=f"Content-Encoding {encoding!r}.*only gzip and deflate"):
                 await store.get("a/b")
         else:
             assert await store.get("a/b") == DATA

@@ -10,8 +10,9 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
+from aiozarr.metadata.extensions import refuse_pickle
 from aiozarr.metadata.records import NamedConfig
-from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, read_encoding, refuse_pickle
+from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, read_encoding
 from aiozarr.stores import MemoryStore
 from tests.support.array_documents import V2, V3
 

@@ -6,7 +6,7 @@ import pytest
 
 from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import CEILING, START, AdmissionQueue, Budget, PreconnectPolicy
-from aiozarr.schedule.queue import RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 
 
@@ -71,8 +71,8 @@ POLICY = RetryPolicy()
 class Request(ScheduledRequest):
     """A request that is only queued."""
 
-    def __init__(self, name: str, cost: int = 1) -> None:
-        super().__init__(POLICY, cost)
+    def __init__(self, name: str, held: int = 1) -> None:
+        super().__init__(POLICY, held)
         self.name = name
 
     async def send(self) -> None:
@@ -86,9 +86,9 @@ class Source(RequestSource):
     """Hands out requests named after it."""
 
     def __init__(
-        self, name: str, count: int = 1, *, cost: int = 1, max_bytes: int = 100, max_requests: int | None = None
+        self, name: str, count: int = 1, *, held: int = 1, max_bytes: int = 100, max_requests: int | None = None
     ) -> None:
-        self.requests = [Request(f"{name}{number}", cost) for number in range(count)]
+        self.requests = [Request(f"{name}{number}", held) for number in range(count)]
         self.max_bytes = max_bytes
         self.max_requests = max_requests
         self.asked = 0
@@ -189,7 +189,7 @@ def test_the_smallest_limit_of_registered_sources_holds() -> None:
 
 
 def test_bytes_are_counted_from_admission_to_release() -> None:
-    queue = queue_of(Source("a", 3, cost=60))
+    queue = queue_of(Source("a", 3, held=60))
     (first,) = admitted(queue)  # the second would exceed 100 bytes
     assert queue.budget.bytes_in_flight == 60
     queue.finish(first, succeeded=True)
@@ -200,7 +200,7 @@ def test_bytes_are_counted_from_admission_to_release() -> None:
 
 
 def test_an_error_releases_the_bytes() -> None:
-    queue = queue_of(Source("a", 2, cost=60))
+    queue = queue_of(Source("a", 2, held=60))
     (first,) = admitted(queue)
     queue.finish(first, succeeded=False)
     assert queue.budget.bytes_in_flight == 0
@@ -208,16 +208,16 @@ def test_an_error_releases_the_bytes() -> None:
 
 
 def test_no_source_overtakes_the_request_that_waits_for_bytes() -> None:
-    queue = queue_of(Source("a", 1, cost=90), Source("b", 1, cost=50), Source("c", 1, cost=1))
+    queue = queue_of(Source("a", 1, held=90), Source("b", 1, held=50), Source("c", 1, held=1))
     (first,) = admitted(queue)
     assert queue.admit() is None
     queue.finish(first, succeeded=True)
-    queue.release(first.cost)
+    queue.release(first.held)
     assert names(admitted(queue)) == ["b0", "c0"]
 
 
 def test_a_request_larger_than_the_budget_is_admitted_alone() -> None:
-    queue = queue_of(Source("a", 1, cost=10), Source("b", 1, cost=1000), Source("c", 1))
+    queue = queue_of(Source("a", 1, held=10), Source("b", 1, held=1000), Source("c", 1))
     (first,) = admitted(queue)
     assert first.name == "a0"
     queue.finish(first, succeeded=True)
@@ -230,15 +230,15 @@ def test_a_request_larger_than_the_budget_is_admitted_alone() -> None:
 
 
 def test_a_response_changes_what_its_request_was_charged() -> None:
-    queue = queue_of(Source("a", 2, cost=60))
+    queue = queue_of(Source("a", 2, held=60))
     (first,) = admitted(queue)
-    queue.charge(30 - first.cost)
+    queue.charge(30 - first.held)
     assert names(admitted(queue)) == ["a1"]
     assert queue.budget.bytes_in_flight == 90
 
 
 def test_prepaid_requests_come_first_and_need_no_bytes() -> None:
-    queue = queue_of(Source("a", 2, cost=90))
+    queue = queue_of(Source("a", 2, held=90))
     assert names(admitted(queue)) == ["a0"]
     queue.add_prepaid([Request("part0", 0), Request("part1", 0)])
     assert names(admitted(queue)) == ["part0", "part1"]
@@ -250,13 +250,13 @@ def test_prepaid_requests_keep_to_the_limit_of_requests() -> None:
     assert names(admitted(queue)) == ["part0"]
 
 
-def test_cancelling_prepaid_requests_returns_those_that_were_not_admitted() -> None:
+def test_a_prepaid_request_can_be_withdrawn_until_it_is_admitted() -> None:
     queue = queue_of(limit=1)
     parts = [Request(f"part{number}", 0) for number in range(3)]
     queue.add_prepaid(parts)
     assert queue.admit() is parts[0]
-    assert queue.cancel_prepaid(parts[:2]) == [parts[1]]
-    assert queue.cancel_prepaid(parts[:2]) == []
+    assert [queue.withdraw(part) for part in parts[:2]] == [False, True]
+    assert not queue.withdraw(parts[1])
     queue.finish(parts[0], succeeded=True)
     assert queue.admit() is parts[2]
 
@@ -265,12 +265,10 @@ def test_a_cancelled_request_that_waits_for_bytes_makes_way() -> None:
     waiting = Request("b0", 20)
     source = Source("b", 0)
     source.requests.append(waiting)
-    queue = queue_of(Source("a", 1, cost=90), source, Source("c", 1))
+    queue = queue_of(Source("a", 1, held=90), source, Source("c", 1))
     assert names(admitted(queue)) == ["a0"]
-    assert queue.pop_cancelled() is None
-    waiting.cancel()
-    assert queue.pop_cancelled() is waiting
-    assert queue.pop_cancelled() is None
+    assert queue.withdraw(waiting)
+    assert not queue.withdraw(waiting)
     assert names(admitted(queue)) == ["c0"]
 
 
@@ -283,7 +281,7 @@ def test_overload_lowers_the_limit_and_other_failures_do_not() -> None:
 
 
 def test_an_idle_queue_has_nothing_queued_in_flight_or_limited() -> None:
-    source = Source("a", 1, cost=5, max_requests=3)
+    source = Source("a", 1, held=5, max_requests=3)
     queue = AdmissionQueue()
     assert queue.is_idle
     queue.register(source)
@@ -300,7 +298,7 @@ def test_an_idle_queue_has_nothing_queued_in_flight_or_limited() -> None:
 
 @pytest.mark.parametrize("enough", [1, 3, 100])
 def test_pending_counts_all_requests_as_far_as_asked(enough: int) -> None:
-    queue = queue_of(Source("a", 2, cost=90), Source("b", 4))
+    queue = queue_of(Source("a", 2, held=90), Source("b", 4))
     queue.add_prepaid([Request("part", 0)])
     count = queue.pending(enough)
     assert count == 7 if enough == 100 else enough <= count <= 7

@@ -12,7 +12,7 @@ import pytest
 from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import START, Budget
 from aiozarr.schedule.executor import MAX_UNUSED_QUEUES, RequestExecutor, RequestQueues
-from aiozarr.schedule.queue import RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestSource, Respond, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
@@ -21,8 +21,8 @@ from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 class Slow(ScheduledRequest):
     """Takes a second in a task, and does not release its bytes."""
 
-    def __init__(self, cost: int) -> None:
-        super().__init__(RetryPolicy(0, 1.0), cost)
+    def __init__(self, held: int) -> None:
+        super().__init__(RetryPolicy(0, 1.0), held)
         self.error: BaseException | None = None
 
     async def send(self) -> None:
@@ -59,7 +59,7 @@ async def test_a_source_is_asked_again_when_its_request_that_waits_for_bytes_was
     executor.wake(small)
     await asyncio.sleep(2)  # the second request of `large` waits for bytes, and no task is left
     assert (len(small.calls), small.ends) == (0, 0)
-    second.cancelled = True
+    executor.cancel(second)
     executor.unregister(large)
     await asyncio.sleep(0)
     assert isinstance(second.error, asyncio.CancelledError)
@@ -84,8 +84,8 @@ class Immediate(Slow):
         self.ends: list[BaseException | None] = []
         self.task_attempts = 0
 
-    def start_nowait(self) -> PendingFetch | None:
-        return InFlight(self) if self.is_nowait else None
+    def start_nowait(self, respond: Respond) -> PendingFetch | None:
+        return InFlight(self, respond) if self.is_nowait else None
 
     async def send(self) -> None:
         self.task_attempts += 1
@@ -93,25 +93,22 @@ class Immediate(Slow):
         if self.outcomes and (error := self.outcomes.pop(0)) is not None:
             raise error
 
-    def cancel(self) -> None:
-        super().cancel()
-        self.executor.cancel_nowait(self)
-
     def completed(self, error: BaseException | None) -> None:
         self.ends.append(error)
-        self.executor.release(self.cost if error is None else 0)
+        self.executor.release(self.held if error is None else 0)
 
 
 class InFlight:
     """The request in flight of an `Immediate`."""
 
-    def __init__(self, call: Immediate) -> None:
+    def __init__(self, call: Immediate, respond: Respond) -> None:
         self.call = call
+        self.respond = respond
         self.timer = asyncio.get_running_loop().call_later(1, self.end)
 
     def end(self) -> None:
         error = self.call.outcomes.pop(0) if self.call.outcomes else None
-        self.call.executor.nowait_ended(self.call, error)
+        self.respond(self.call, error)
 
     def give_up(self) -> None:
         self.timer.cancel()
@@ -204,11 +201,11 @@ def test_a_request_completes_once_whenever_it_is_cancelled(
         call = Immediate(executor, outcomes, retries=3)
         call.is_nowait = is_nowait
         if not after_wake:
-            loop.call_later(moment, call.cancel)
+            loop.call_later(moment, executor.cancel, call)
         executor.wake(Caller([call]))
         await asyncio.sleep(0)
         if after_wake:
-            loop.call_later(moment, call.cancel)
+            loop.call_later(moment, executor.cancel, call)
         await asyncio.sleep(10)
         assert len(call.ends) == 1
         assert call.ends[0] is None or isinstance(call.ends[0], asyncio.CancelledError)
@@ -291,7 +288,7 @@ async def test_bytes_are_counted_from_admission(is_nowait: bool) -> None:
     executor = RequestExecutor()
     first, *others = calls = [Immediate(executor) for _ in range(9)]
     for call in calls:
-        call.cost = 50  # the budget has room for three
+        call.held = 50  # the budget has room for three
     for call in others:
         call.is_nowait = is_nowait
     executor.wake(Caller([first]))

@@ -23,13 +23,13 @@ LARGE = bytes(range(256)) * 8192  # 2 MiB
 SETTINGS = aiozarr.Settings(max_request_bytes=300_000)
 
 
-async def copied(source: Store, destination: Store, settings: aiozarr.Settings = SETTINGS, **rules: Any) -> CopyReport:
+async def copied(source: Store, destination: Store, **rules: Any) -> CopyReport:
     """Copy `a` of one store to `x/b` of the other."""
     engine = Engine(asyncio.get_running_loop())
     try:
         entry = await source.stat("a")
         assert entry is not None
-        return await copy_one(engine, source, entry, destination, "x/b", CopyRules(**rules), settings)
+        return await copy_one(engine, source, entry, destination, "x/b", CopyRules(**rules), SETTINGS)
     finally:
         await engine.close()
 

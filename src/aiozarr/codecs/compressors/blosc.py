@@ -15,7 +15,7 @@ from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessI
 from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors import blosc_snappy
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
@@ -74,10 +74,8 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
         if size > _MAX_SIZE - _native.MAX_OVERHEAD:
             raise CodecError(f"blosc takes less than 2 GiB, not {size} bytes", codec=self.name)
         shuffle, typesize = _SHUFFLES[self.shuffle], self.typesize or 1
-        try:
+        with codec_errors("compress", self.name, RuntimeError, ValueError):
             encoded: bytes = _native.compress(data, self.cname.encode(), self.clevel, shuffle, self.blocksize, typesize)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return encoded
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
@@ -89,16 +87,12 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
         if header.flags & COPIED and out is None:
             return view[FORMAT.size :]
         if _needs_snappy(header):
-            try:
+            with codec_errors("decompress", self.name, ValueError, struct.error):
                 return blosc_snappy.decompress(view)
-            except (ValueError, struct.error) as error:
-                raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         size = header.nbytes
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
-        try:
+        with codec_errors("decompress", self.name, RuntimeError, ValueError):
             _native.decompress(view, result)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return result
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import ClassVar, Self, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import zstandard
-from numcodecs import zstd as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
-from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.core.configuration import FieldsCodec, boolean, check_members, integer
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
 from aiozarr.memory.per_thread import thread_memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _HEAD_BYTES = 18
 _STREAM_SLACK = 1 << 20
@@ -29,6 +30,14 @@ _SMALL = 128 << 10
 
 _LARGE = 4 << 20
 _SLICED = (bytes, bytearray, memoryview)
+
+
+@cache
+def _native() -> Any:
+    """Return the coder of numcodecs. Small chunks do without it: its import takes 50 ms."""
+    from numcodecs import zstd  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
+
+    return zstd
 
 
 def _compressor(level: int, checksum: bool) -> Callable[[bytes], bytes]:
@@ -77,7 +86,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
         try:
             if memoryview(data).nbytes <= _SMALL:
                 return _compressor(self.level, self.checksum)(cast("bytes", data))
-            encoded: bytes = _native.compress(data, self.level, self.checksum)
+            encoded: bytes = _native().compress(data, self.level, self.checksum)
         except (RuntimeError, ValueError, zstandard.ZstdError) as error:
             raise self._failed(error) from error
         return encoded
@@ -100,16 +109,14 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         head = bytes(memoryview(data)[:_HEAD_BYTES])
-        try:
+        with codec_errors("decompress", self.name, RuntimeError, ValueError):
             if out is not None and head.startswith(standard_headers(len(out))):
                 # The first frame fills `out`. The decoder refuses the content of further frames.
                 if len(out) <= _SMALL:
                     return _decode_small(data, out)
-                _native.decompress(data, out)
+                _native().decompress(data, out)
                 return out
             return _decode_unusual(data, head, max_size, out)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
 
     def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
         general = super().decoder(max_size=max_size, out=out)
@@ -167,7 +174,7 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
 
 def _decompresses(data: memoryview, out: memoryview) -> bool:
     try:
-        _native.decompress(data, out)
+        _native().decompress(data, out)
     except (RuntimeError, ValueError):
         return False
     return True
@@ -178,7 +185,7 @@ def _decode_small(data: Buffer, out: memoryview) -> Buffer:
         return _decompressor().decompress(cast("bytes", data), allow_extra_data=False)
     except zstandard.ZstdError:
         # The data are damaged or followed by frames without content. The other decoder decides.
-        _native.decompress(data, out)
+        _native().decompress(data, out)
         return out
 
 
@@ -187,14 +194,14 @@ def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | 
         told = content_size(head)
         if told is None and out is not None:
             # Without a declared size the decoder assumes the size of the destination, and refuses other content.
-            _native.decompress(data, out)
+            _native().decompress(data, out)
             return out
         if told is not None and told > max_size:
             raise FrameError(f"the frame holds {told} bytes, of at most {max_size}")
         if told:
             result = out if out is not None and told == len(out) else byte_view(np.empty(told, np.uint8))
             try:
-                _native.decompress(data, result)
+                _native().decompress(data, result)
             except (RuntimeError, ValueError):
                 pass  # damaged, or too small because more frames follow: the scan of the frames decides
             else:
@@ -214,7 +221,7 @@ def _decode_frames(data: Buffer, max_size: int) -> Buffer:
         # The decoder treats a size of zero as an error.
         return b""
     result = byte_view(np.empty(size, np.uint8))
-    _native.decompress(data, result)
+    _native().decompress(data, result)
     return result
 
 
@@ -222,7 +229,7 @@ def _decode_unsized(data: Buffer, bound: int, max_size: int) -> Buffer:
     if max_size:
         result = byte_view(np.empty(max_size, np.uint8))
         try:
-            _native.decompress(data, result)
+            _native().decompress(data, result)
         except RuntimeError:
             pass  # the content does not fill the bound exactly
         else:
@@ -230,7 +237,7 @@ def _decode_unsized(data: Buffer, bound: int, max_size: int) -> Buffer:
     # The streaming decoder accepts any size. It allocates up to the bound on the content of the blocks.
     if bound > 2 * max_size + _STREAM_SLACK:
         raise FrameError(f"the frames could hold {bound} bytes, of at most {max_size}")
-    decoded: bytes = _native.decompress(data)
+    decoded: bytes = _native().decompress(data)
     if len(decoded) > max_size:
         raise FrameError(f"the frames hold {len(decoded)} bytes, of at most {max_size}")
     return decoded

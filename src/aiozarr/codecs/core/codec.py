@@ -10,13 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, ClassVar, Self, TypeAlias, cast
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
+from aiozarr.common.formatting import clip, printable
+from aiozarr.errors import CodecError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 JSON: TypeAlias = Any
 AnyArray: TypeAlias = NDArray[Any]
@@ -95,6 +100,11 @@ class Codec(ABC):
 
 class ArrayArrayCodec(Codec):
     """An array -> array codec."""
+
+    @property
+    def _permutation(self) -> tuple[int, ...] | None:
+        """The decoded dimension of each encoded one, of a codec that only permutes dimensions; else None."""
+        return None
 
     @abstractmethod
     def resolve(self, spec: ArraySpec) -> ArraySpec:
@@ -286,3 +296,29 @@ def byte_array(data: Buffer) -> NDArray[np.uint8]:
 def array_over(data: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """Return an array over a contiguous buffer of at least its size; read-only if the buffer is."""
     return np.ndarray(shape, dtype, buffer=cast("bytes", data))
+
+
+class codec_errors:  # noqa: N801  # used in `with`, like contextlib.suppress
+    """`with codec_errors("decompress", self.name, ValueError):` raises a `ValueError` of the block as a `CodecError`.
+
+    A class, because a context manager of contextlib takes a microsecond for each chunk.
+
+    Args:
+        action: what the block does, for the message "cannot ...".
+        codec: the name of the codec.
+        kinds: the classes of errors.
+    """
+
+    __slots__ = ("_action", "_codec", "_kinds")
+
+    def __init__(self, action: str, codec: str, *kinds: type[BaseException]) -> None:
+        self._action = action
+        self._codec = codec
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, self._kinds) and not isinstance(error, CodecError):
+            raise CodecError(f"cannot {self._action}: {clip(printable(str(error)))}", codec=self._codec) from error

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, codec_errors
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
-from aiozarr.errors import CodecError, InvalidMetadataError
+from aiozarr.errors import InvalidMetadataError
 
 _ANY_FLOAT = np.dtype(np.float64)
 _TYPE_MEMBERS = ("dtype", "astype", "encode_dtype", "decode_dtype")
@@ -62,19 +62,13 @@ class _FilterCodec(ArrayArrayCodec):
 
     def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
         filter_ = self._filter(spec)
-        try:
-            with np.errstate(all="ignore"):
-                flat: AnyArray = np.ascontiguousarray(array).reshape(-1)
-                return filter_.decode(flat).view(spec.dtype).reshape(spec.shape)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot decode: {error}", codec=self.name) from error
+        with codec_errors("decode", self.name, TypeError, ValueError, OverflowError), np.errstate(all="ignore"):
+            flat: AnyArray = np.ascontiguousarray(array).reshape(-1)
+            return filter_.decode(flat).view(spec.dtype).reshape(spec.shape)
 
     def _encode(self, filter_: ArrayFilter, flat: AnyArray) -> AnyArray:
-        try:
-            with np.errstate(all="ignore"):
-                return filter_.encode(flat.view(filter_.decoded_type))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.name) from error
+        with codec_errors("encode", self.name, TypeError, ValueError, OverflowError), np.errstate(all="ignore"):
+            return filter_.encode(flat.view(filter_.decoded_type))
 
     def _filter(self, spec: ArraySpec) -> ArrayFilter:
         built = self._built.get(spec.dtype)

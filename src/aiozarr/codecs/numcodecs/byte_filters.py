@@ -15,7 +15,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.compressors import inflate
 from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
-from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view
+from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
 from aiozarr.codecs.core.configuration import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
@@ -90,10 +90,8 @@ class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
         size = memoryview(data).nbytes
         if size > self.compute_encoded_size(max_size):
             raise CodecError(f"{size} bytes decode to more than {max_size}", codec=self.name)
-        try:
+        with codec_errors("decode", self.name, binascii.Error, ValueError):
             decoded = base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise CodecError(f"cannot decode: {error}", codec=self.name) from error
         if len(decoded) > max_size:
             raise CodecError(f"it decodes to {len(decoded)} bytes, of at most {max_size}", codec=self.name)
         return decoded

@@ -22,7 +22,7 @@ from aiozarr.codecs.compressors.blosc import BloscCodec
 from aiozarr.codecs.compressors.gzip import Decompressor, GzipCodec, InflateStream, StreamCodec
 from aiozarr.codecs.compressors.inflate import ZLIB
 from aiozarr.codecs.compressors.zstd import ZstdCodec
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view
+from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.core.configuration import FieldsCodec, integer, invalid, one_of
 from aiozarr.codecs.core.registry import register
 from aiozarr.codecs.numcodecs.parameters import any_level, flag
@@ -134,10 +134,8 @@ class NumcodecsLzmaCodec(StreamCodec):
         if self.delta is not None and filters is None and container == lzma.FORMAT_XZ:
             main = {"id": lzma.FILTER_LZMA2, "preset": lzma.PRESET_DEFAULT if preset is None else preset}
             preset, filters = None, [{"id": lzma.FILTER_DELTA, "dist": self.delta}, main]
-        try:
+        with codec_errors("compress", self.name, lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError):
             return lzma.compress(data, container, self.check, preset, filters)
-        except (lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
 
     def _decompressor(self) -> Decompressor:
         if self.format == lzma.FORMAT_RAW:
@@ -188,10 +186,8 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
         size = memoryview(data).nbytes
         if size > _MAX_INPUT:
             raise CodecError(f"lz4 takes at most {_MAX_INPUT} bytes, not {size}", codec=self.name)
-        try:
+        with codec_errors("compress", self.name, RuntimeError, ValueError):
             encoded: bytes = _native.compress(data, self.acceleration)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return encoded
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
@@ -208,10 +204,8 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
         if size == 0 or size > _MAX_EXPANSION * block:
             raise CodecError(f"{block} bytes cannot hold the declared {size} decoded bytes", codec=self.name)
         result = out if out is not None and len(out) == size else byte_view(np.empty(size, np.uint8))
-        try:
+        with codec_errors("decompress", self.name, RuntimeError, ValueError):
             _native.decompress(view, result)
-        except (RuntimeError, ValueError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return result
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray
+from aiozarr.codecs.core.codec import JSON, AnyArray, codec_errors
 from aiozarr.codecs.core.configuration import CHECKS, check_members, import_library, invalid
 from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
@@ -54,18 +54,14 @@ class _DocumentFilter(ObjectFilter):
         items.append(array.dtype.str)
         if self.tells_shape:
             items.append(list(array.shape))
-        try:
+        with codec_errors("encode", self.filter_id, TypeError, ValueError, OverflowError, RecursionError):
             return self._dump(items)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
 
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
         document = bytes(data)
         check_memory(self._estimate(document), max_bytes, self.filter_id)
-        try:
+        with codec_errors("decode", self.filter_id, ValueError, RecursionError, MemoryError):
             items = self._load(document)
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise CodecError(f"cannot decode: {shown(str(error))}", codec=self.filter_id) from error
         tail = 2 if self.tells_shape else 1
         if not isinstance(items, list) or len(items) < tail:
             raise CodecError("the document is not a list of elements and their type", codec=self.filter_id)

@@ -11,7 +11,7 @@ import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, byte_array
+from aiozarr.codecs.core.codec import JSON, AnyArray, byte_array, codec_errors
 from aiozarr.codecs.core.configuration import check_members, invalid, required
 from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
 from aiozarr.common.formatting import shown
@@ -57,11 +57,9 @@ class _VariableLength(ObjectFilter):
         if count != size:
             raise CodecError(f"it declares {count} elements, expected {size}", codec=self.filter_id)
         check_memory(_OBJECT_BYTES * size + len(view), max_bytes, self.filter_id)
-        try:
+        with codec_errors("decode", self.filter_id, ValueError):
             # The decoder checks that no element extends past the end of the data.
             elements: AnyArray = self._decode(byte_array(view))
-        except ValueError as error:
-            raise CodecError(f"cannot decode: {error}", codec=self.filter_id) from error
         told = _LENGTH_BYTES * (1 + size) + self._content(elements.tolist())
         if told != len(view):
             raise CodecError(f"{len(view) - told} bytes follow the last element", codec=self.filter_id)
@@ -71,10 +69,8 @@ class _VariableLength(ObjectFilter):
         flat: AnyArray = np.empty(array.size, _OBJECT)
         for i, element in enumerate(array.reshape(-1).tolist()):
             flat[i] = self._stored(element)
-        try:
+        with codec_errors("encode", self.filter_id, TypeError, ValueError, OverflowError):
             encoded: Buffer = self._encode(flat)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
         return encoded
 
     @abstractmethod
@@ -219,10 +215,8 @@ class Categorize(ObjectFilter):
         places = {label: i + 1 for i, label in enumerate(self.labels)}
         # Other objects than strings are never labels, and may not be hashable.
         found = [places.get(item, 0) if isinstance(item, str) else 0 for item in array.reshape(-1).tolist()]
-        try:
+        with codec_errors("encode", self.filter_id, TypeError, ValueError, OverflowError):
             encoded: AnyArray = np.array(found, np.int64).astype(self.astype)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.filter_id) from error
         return encoded.view(np.uint8).data
 
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.codecs.core.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.core.codec import (
@@ -21,11 +20,15 @@ from aiozarr.codecs.core.codec import (
     has_fast_view,
     view_region,
 )
-from aiozarr.codecs.pipeline.raw_layout import RawLayout
 from aiozarr.codecs.pipeline.region_decoder import RegionDecoder
-from aiozarr.codecs.pipeline.shard_layout import ShardedArrayBytesCodec, ShardLayout
 from aiozarr.codecs.serializers.storage_type import bits_used, clear_spare_bits, packed_type
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from aiozarr.codecs.pipeline.raw_layout import RawLayout
+    from aiozarr.codecs.pipeline.shard_layout import ShardLayout
 
 _SLACK = 1 << 24
 
@@ -86,7 +89,7 @@ class CodecPipeline:
         self._byte_view = fast_byte_view if has_fast_view(spec.dtype) else byte_view
         whole = not chain.array_array and not chain.bytes_bytes
         self.shard = _shard_layout(chain, spec) if whole else None
-        self.raw = RawLayout.of(chain, specs)
+        self.raw = None if chain.bytes_bytes else _raw_layout(chain, specs)
         self.regions = RegionDecoder.of(chain, specs, bounds[:-1])
 
     def required_divisor(self) -> tuple[int, ...] | None:
@@ -256,8 +259,18 @@ class CodecPipeline:
 
 
 def _shard_layout(chain: CodecChain, spec: ArraySpec) -> ShardLayout | None:
+    if chain.array_bytes.name != "sharding_indexed":
+        return None
+    from aiozarr.codecs.pipeline.shard_layout import ShardedArrayBytesCodec
+
     codec = chain.array_bytes
     return codec.shard_layout(spec) if isinstance(codec, ShardedArrayBytesCodec) else None
+
+
+def _raw_layout(chain: CodecChain, specs: list[ArraySpec]) -> RawLayout | None:
+    from aiozarr.codecs.pipeline.raw_layout import RawLayout
+
+    return RawLayout.of(chain, specs)
 
 
 def _resolve_specs(chain: CodecChain, spec: ArraySpec, member: str) -> list[ArraySpec]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_view
-from aiozarr.codecs.dimensions import TransposeCodec
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from aiozarr.codecs.core.chain import CodecChain
 
 
@@ -52,9 +52,9 @@ class RawLayout:
             return None
         order = tuple(range(len(specs[0].shape)))
         for codec in chain.array_array:
-            if not isinstance(codec, TransposeCodec):
+            if codec._permutation is None:
                 return None
-            order = tuple([order[dim] for dim in codec.order])
+            order = tuple([order[dim] for dim in codec._permutation])
         strides = [0] * len(order)
         size = stored.itemsize
         for dim in reversed(order):

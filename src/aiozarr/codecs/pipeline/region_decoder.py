@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.codecs.core.chain import CodecChain
 from aiozarr.codecs.core.codec import (
@@ -29,10 +28,12 @@ from aiozarr.codecs.core.codec import (
     fast_byte_view,
     has_fast_view,
 )
-from aiozarr.codecs.dimensions import TransposeCodec
 from aiozarr.codecs.serializers.bytes import BytesCodec
 from aiozarr.codecs.serializers.storage_type import storage_type
 from aiozarr.errors import CodecError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 GAP_BYTES = 64 << 10
 """Two spans with a smaller gap are decoded as one: a span of its own takes about as long as this many bytes."""
@@ -74,8 +75,8 @@ class RegionDecoder:
         # The decoded dimension of each stored dimension, and the inverse permutation.
         order = list(range(len(inner.shape)))
         for codec in chain.array_array:
-            assert isinstance(codec, TransposeCodec)
-            order = [order[dim] for dim in codec.order]
+            assert codec._permutation is not None
+            order = [order[dim] for dim in codec._permutation]
         self._order = tuple(order)
         self._back = None if order == sorted(order) else tuple(np.argsort(order).tolist())
         self.reorders = self._back is not None or stored != inner.dtype
@@ -84,7 +85,7 @@ class RegionDecoder:
     def of(cls, chain: CodecChain, specs: Sequence[ArraySpec], bounds: Sequence[int]) -> RegionDecoder | None:
         """Return the decoder of a chain, or None if it changes more than the order of dimensions and bytes."""
         stored = _stored_type(chain.array_bytes, specs[-1])
-        if stored is None or not all([isinstance(codec, TransposeCodec) for codec in chain.array_array]):
+        if stored is None or any([codec._permutation is None for codec in chain.array_array]):
             return None
         return cls(chain, specs, stored, bounds)
 

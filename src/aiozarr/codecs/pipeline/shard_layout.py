@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import ArrayBytesCodec, ArraySpec
 from aiozarr.errors import CodecError
 from aiozarr.model import ByteRange, Range, Suffix
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
 
 _MAX_SIZE = 2**62

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from typing_extensions import Buffer
 
 from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, array_over, byte_view
 from aiozarr.codecs.core.configuration import FieldsCodec, check_members, one_of, unsupported
@@ -20,6 +19,9 @@ from aiozarr.codecs.serializers.storage_type import (
     storage_type,
 )
 from aiozarr.errors import CodecError, InvalidMetadataError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 @register

@@ -6,20 +6,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from aiozarr.codecs.core.codec import AnyArray
 
 Endian: TypeAlias = Literal["little", "big"]
 
-_BITS: dict[np.dtype[Any], int] = {
-    np.dtype(getattr(ml_dtypes, name)): bits
-    for name, bits in (
-        *(("int2", 2), ("uint2", 2), ("int4", 4), ("uint4", 4)),
-        *(("float4_e2m1fn", 4), ("float6_e2m3fn", 6), ("float6_e3m2fn", 6)),
-    )
-}
+# Of types of ml_dtypes, by their names.
+_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 
 _MAX_CODE_POINT = 0x10FFFF
 
@@ -66,7 +60,7 @@ def has_byte_order(dtype: np.dtype[Any]) -> bool:
 
 def bits_used(dtype: np.dtype[Any]) -> int:
     """Return the number of bits that hold an element's value: the low bits of a byte if there are fewer than eight."""
-    return _BITS.get(dtype, 8 * dtype.itemsize)
+    return _BITS[dtype.type.__name__] if _has_spare_bits(dtype) else 8 * dtype.itemsize
 
 
 def packed_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -80,9 +74,9 @@ def clear_spare_bits(array: AnyArray) -> None:
     if dtype.names is not None:
         for name in dtype.names:
             clear_spare_bits(array[name])
-    elif dtype in _BITS:
+    elif _has_spare_bits(dtype):
         bits = array.view(np.uint8)
-        bits &= np.uint8((1 << _BITS[dtype]) - 1)
+        bits &= np.uint8((1 << _BITS[dtype.type.__name__]) - 1)
 
 
 @lru_cache(maxsize=256)
@@ -166,7 +160,7 @@ def _any_field(dtype: np.dtype[Any], test: Any) -> bool:
 
 
 def _has_spare_bits(dtype: np.dtype[Any]) -> bool:
-    return dtype in _BITS
+    return dtype.type.__name__ in _BITS and dtype.type.__module__ == "ml_dtypes"
 
 
 def _is_text(dtype: np.dtype[Any]) -> bool:

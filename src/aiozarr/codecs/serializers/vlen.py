@@ -10,7 +10,7 @@ import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array
+from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
 from aiozarr.codecs.core.configuration import UnconfiguredCodec, unsupported
 from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError
@@ -32,10 +32,8 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
         items = np.ascontiguousarray(array.astype(object, copy=False)).reshape(-1)
         if not items.flags.writeable:
             items = items.copy()  # numcodecs refuses read-only memory, although it does not write to it
-        try:
+        with codec_errors("encode the elements", self.name, TypeError, ValueError, OverflowError):
             data: bytes = self._items.encode(items)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot encode the elements: {error}", codec=self.name) from error
         if len(data) > spec.max_bytes:
             raise CodecError(f"it encodes to {len(data)} bytes, of at most {spec.max_bytes}", codec=self.name)
         return data
@@ -48,10 +46,8 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
         count = int.from_bytes(memory[:_LENGTH_BYTES].tobytes(), "little")
         if memory.size < _LENGTH_BYTES * (1 + spec.size) or count != spec.size:
             raise CodecError(f"it declares {count} elements in {memory.size} bytes, not {spec.size}", codec=self.name)
-        try:
+        with codec_errors("decode the elements", self.name, TypeError, ValueError, OverflowError, SystemError):
             items: AnyArray = self._items.decode(memory)
-        except (TypeError, ValueError, OverflowError, SystemError) as error:
-            raise CodecError(f"cannot decode the elements: {error}", codec=self.name) from error
         read = _LENGTH_BYTES * (1 + spec.size) + self._count_bytes(items.tolist())
         if read != memory.size:
             raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)

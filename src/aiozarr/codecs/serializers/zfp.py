@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
 from aiozarr.codecs.core.configuration import (
     CHECKS,
     check_members,
@@ -86,10 +86,8 @@ class ZfpCodec(ArrayBytesCodec):
         if spec.size == 0:
             return b""
         working = np.ascontiguousarray(_widen(array, _WORKING[spec.dtype]))
-        try:
+        with codec_errors("compress", self.name, TypeError, ValueError, RuntimeError):
             data: bytes = import_library(self).compress_numpy(working, write_header=False, **self._arguments())
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise CodecError(f"cannot compress: {error}", codec=self.name) from error
         return data
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
@@ -104,10 +102,8 @@ class ZfpCodec(ArrayBytesCodec):
         # The library reads past the end of truncated data, so the data are padded with zeros up to the bound.
         padded = memory.tobytes().ljust(bound + 64, b"\0")
         kind = zfpy.dtype_to_ztype(working.dtype)
-        try:
+        with codec_errors("decompress", self.name, TypeError, ValueError, RuntimeError):
             zfpy._decompress(padded, kind, working.shape, out=working, **self._arguments())
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise CodecError(f"cannot decompress: {error}", codec=self.name) from error
         return _narrow(working.reshape(spec.shape), spec.dtype)
 
     def max_encoded_size(self, spec: ArraySpec) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Self, cast
 
 import numpy as np
@@ -41,7 +40,7 @@ from aiozarr.codecs.v2.stages import (
     ObjectStage,
     Stage,
 )
-from aiozarr.common.formatting import shown
+from aiozarr.common.formatting import did_you_mean, shown
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 _MAX_DEPTH = 16
@@ -339,11 +338,6 @@ def _numcodecs_defaults(name: str, configuration: Mapping[str, JSON]) -> Mapping
     return {"elementsize": 4, **configuration} if name == "shuffle" else configuration
 
 
-def _nearest(name: str) -> str:
-    close = get_close_matches(name[:200], [*BYTES_CODEC_IDS, *ARRAY_FILTERS, *OBJECT_FILTERS, *_NUMBERS], n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
-
-
 def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
     try:
         codec: Any = get_numcodec(dict(config))
@@ -352,8 +346,9 @@ def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
     except Exception as error:  # the constructor of another package may raise anything
         if name in codec_registry:
             raise invalid("id", f"{name!r} refuses these parameters: {shown(str(error))}") from error
+        hint = did_you_mean(name, [*BYTES_CODEC_IDS, *ARRAY_FILTERS, *OBJECT_FILTERS, *_NUMBERS])
         reason = (
-            f"unknown numcodecs codec {name[:200]!r}; {_nearest(name)}Another one is registered with "
+            f"unknown numcodecs codec {name[:200]!r}; {hint and f'{hint} '}Another one is registered with "
             "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'"
         )
         raise unsupported(reason, name[:200], member="id") from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view
+from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view, codec_errors
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec
 from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter
@@ -109,23 +109,18 @@ class ArrayStage(Stage):
 
     def encode(self, value: AnyArray) -> AnyArray:
         filter_ = self._filter(value.dtype)
-        try:
-            with np.errstate(all="ignore"):
-                return np.ascontiguousarray(filter_.encode(_view(value, filter_.decoded_type)))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot encode: {error}", codec=self.name) from error
+        with codec_errors("encode", self.name, TypeError, ValueError, OverflowError), np.errstate(all="ignore"):
+            return np.ascontiguousarray(filter_.encode(_view(value, filter_.decoded_type)))
 
     def decode(self, value: AnyArray, extent: Extent) -> AnyArray:
         filter_ = self._filter(extent.dtype)
-        try:
+        with codec_errors("decode", self.name, TypeError, ValueError, OverflowError):
             flat = _view(value, filter_.encoded_type)
             size = filter_.decoded_length(flat.size) * filter_.decoded_type.itemsize
             if size > extent.bound + filter_.decoded_type.itemsize * 8:
                 raise CodecError(f"it decodes to {size} bytes, of at most {extent.bound}", codec=self.name)
             with np.errstate(all="ignore"):
                 return np.ascontiguousarray(filter_.decode(flat))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise CodecError(f"cannot decode: {error}", codec=self.name) from error
 
     def _filter(self, dtype: np.dtype[Any] | None) -> ArrayFilter:
         if self.filter is not None:

@@ -28,7 +28,7 @@ class SizeCache:
         return entry
 
     def record(self, store: Store, key: str, size: int | None, version: Version | None) -> None:
-        """Cache what an answer or a write has reported."""
+        """Cache the size that a response or a write has reported."""
         supports = store.supports
         if supports.suffix_reads or not supports.conditional_reads:
             return

@@ -16,7 +16,8 @@ from aiozarr.engine.copy.comparison import is_replaced
 from aiozarr.engine.copy.verify import Verify
 from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES, store_now
 from aiozarr.engine.engine import Engine
-from aiozarr.engine.request.object_request import FetchOperation, FetchRequest
+from aiozarr.engine.operation import Operation
+from aiozarr.engine.request.fetch_request import FetchRequest, ResponseHandler
 from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
 from aiozarr.model import Entry
@@ -34,7 +35,7 @@ ASSUMED_BYTES = 1 << 20
 """The bytes that an object of unknown size counts until its response has come."""
 
 
-class Download(FetchOperation):
+class Download(Operation):
     """The small objects of one copy. Lives on the I/O thread.
 
     Args:
@@ -86,7 +87,6 @@ class Download(FetchOperation):
         self._on_failed = on_failed
         self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
-        self._ready: deque[FetchRequest] = deque()
         self._requests: set[_ObjectDownload] = set()
         self._writes = 0
         self._is_closed = False
@@ -118,17 +118,17 @@ class Download(FetchOperation):
             room, self._room = self._room, None
             if not room.done():
                 room.set_result(None)
-        request = _ObjectDownload(self, entry)
-        self._requests.add(request)
-        return request
+        download = _ObjectDownload(self, entry)
+        self._requests.add(download)
+        return download.request
 
     def pending(self) -> int:
         return len(self._entries)
 
     def abandon(self) -> None:
         self._entries.clear()
-        for request in list(self._requests):
-            request.cancel()
+        for download in list(self._requests):
+            self.queue.cancel(download.request)
 
     def is_idle(self) -> bool:
         return not self._requests and not self._writes
@@ -144,12 +144,13 @@ class Download(FetchOperation):
 
     # --- an object's way ---------------------------------------------------------------------------------------------
 
-    def downloaded(self, request: _ObjectDownload, error: BaseException | None) -> None:
+    def downloaded(self, download: _ObjectDownload, error: BaseException | None) -> None:
         """A request has ended: have the object written, or give it up."""
-        self._requests.discard(request)
+        request, entry = download.request, download.entry
+        self._requests.discard(download)
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value, entry = request.value, request.entry
+        value = request.value
         if self.stopped or isinstance(error, asyncio.CancelledError):
             request.release()
             self.check_end()
@@ -161,12 +162,12 @@ class Download(FetchOperation):
         elif error is not None or value is None:
             self.deferred.append(entry)
         else:
-            nbytes = request.cost
+            nbytes = request.held
             self._reads.bytes_wanted += nbytes
             self._reads.bytes_fetched += nbytes
             if is_replaced(entry, value, previous_size=None, strict=self.verify is not None) is False:
                 self._writes += 1
-                self.pool.submit(_FileWrite(self, request), self.fairness_key)
+                self.pool.submit(_FileWrite(self, download), self.fairness_key)
                 return
             self.deferred.append(entry)
         request.release()
@@ -175,16 +176,16 @@ class Download(FetchOperation):
     def written(self, write: _FileWrite) -> None:
         """A worker has written an object, or failed to."""
         self._writes -= 1
-        request, error = write.request, write.error
-        self._engine.invalidate(self.destination, request.entry.key)
+        request, entry, error = write.request, write.entry, write.error
+        self._engine.invalidate(self.destination, entry.key)
         self._written.requests += 1
-        size = request.cost
+        size = request.held
         request.release()
         if error is None:
             self._written.bytes_written += size
-            self._on_copied(request.entry, size)
+            self._on_copied(entry, size)
         elif not self.stopped:
-            self._fail(request.entry, error)
+            self._fail(entry, error)
         self.check_end()
 
     def _fail(self, entry: Entry, error: BaseException) -> None:
@@ -197,43 +198,32 @@ class Download(FetchOperation):
             self.stop(failure)
 
 
-class _ObjectDownload(FetchRequest):
-    """The request for one whole object."""
-
-    __slots__ = ("download", "entry")
+class _ObjectDownload(ResponseHandler):
+    """What follows on the response of the request for one whole object."""
 
     def __init__(self, download: Download, entry: Entry) -> None:
-        if entry.size is None:
-            cost, most = ASSUMED_BYTES, download.settings.max_request_bytes
-        else:
-            cost, most = entry.size, max(1, entry.size)
-        super().__init__(download, download.source, entry.key, None, None, cost, most)
+        size = entry.size
+        held, most = (ASSUMED_BYTES, download.settings.max_request_bytes) if size is None else (size, max(1, size))
         self.download = download
         self.entry = entry
+        self.request = FetchRequest(
+            download, download.source, entry.key, None, self, held=held, expected=held, max_bytes=most
+        )
 
-    def completed(self, error: BaseException | None) -> None:
-        self.account(error)
-        if error is not None:
-            self.cost = 0  # the queue has given it back
+    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
         self.download.downloaded(self, error)
-
-    def release(self) -> None:
-        """The bytes are not needed any more."""
-        cost, self.cost = self.cost, 0
-        self.queue.release(cost)
-        self.value = None
-        self.close()
 
 
 class _FileWrite(WorkItem):
     """The write of one object in a worker."""
 
-    __slots__ = ("download", "request")
+    __slots__ = ("download", "entry", "request")
 
-    def __init__(self, download: Download, request: _ObjectDownload) -> None:
-        super().__init__(max(request.cost, FILE_WORK_BYTES))
+    def __init__(self, download: Download, part: _ObjectDownload) -> None:
+        super().__init__(max(part.request.held, FILE_WORK_BYTES))
         self.download = download
-        self.request = request
+        self.request = part.request
+        self.entry = part.entry
 
     def run(self) -> None:
         self.run_batch_from([self], 0)
@@ -257,5 +247,5 @@ class _FileWrite(WorkItem):
             write.error = error
         return len(writes)
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.download.written(self)

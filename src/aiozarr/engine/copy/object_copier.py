@@ -238,8 +238,8 @@ class ObjectCopier:
             except ChangedError as error:
                 raise _ChangingError from error
             except LimitError as error:
-                # It has grown since it was listed: the next attempt reserves memory for its new size.
-                state.present = Entry(entry.key, error.value or max_bytes)
+                # It has grown since it was listed: the next attempt reserves memory for its new size, if that is known.
+                state.present = Entry(entry.key, error.value or 8 * max_bytes)
                 raise _ChangingError from error
             if fetched is None:
                 return None
@@ -418,7 +418,7 @@ class ObjectCopier:
             else:
                 part = byte_view(data)[start : start + part_bytes]
             byte_range = Range(start, part.nbytes) if is_ranged else None
-            value = await self._scheduled_destination.fetch(key, byte_range, cost=part.nbytes)
+            value = await self._scheduled_destination.fetch(key, byte_range, held=part.nbytes)
             if value is None or value.size not in (None, size):
                 return False
             if not await self._engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):

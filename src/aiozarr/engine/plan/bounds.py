@@ -28,7 +28,7 @@ class MergeLimitBounds:
         least_gap, most_gap: bytes that a request costs, at least and at most.
         max_over_read: bytes fetched / bytes wanted that merging may reach.
         max_request_bytes: size limit of a merged request.
-        ranges: whether the store answers ranges.
+        ranges: whether the store serves ranges.
         merges_objects: whether several stored objects may come in one request, because they are ranges of another.
     """
 
@@ -58,8 +58,8 @@ def most_ranges(
     raw: RawLayout, axes: Sequence[Axis], maps: Sequence[DimensionMap], merge_bounds: MergeLimitBounds
 ) -> int:
     """Return how many ranges of one uncompressed chunk are fetched at most, where `maps` are wanted of the array."""
-    price = max(merge_bounds.least_gap, MIN_REQUEST_COST)
-    if raw.nbytes <= price or not merge_bounds.ranges:
+    request_cost = max(merge_bounds.least_gap, MIN_REQUEST_COST)
+    if raw.nbytes <= request_cost or not merge_bounds.ranges:
         return 1
     runs, joined = 1, True
     for dim in reversed(raw.order):
@@ -71,7 +71,7 @@ def most_ranges(
         elif not axis.is_uniform or _count(selected) < axis.extent or axis.extent % length:
             joined = length == 1
     more = (raw.nbytes - 1) // merge_bounds.max_request_bytes  # long ones are cut up
-    return min(runs, MAX_RUNS, raw.nbytes // price) + more
+    return min(runs, MAX_RUNS, raw.nbytes // request_cost) + more
 
 
 def may_be_whole(

@@ -99,12 +99,12 @@ def cheap_ranges(runs: ByteRuns, nbytes: int, merge_limits: MergeLimits, *, spli
 
     `split`: ranges above the size limit of a merged request are cut up, to travel side by side.
     """
-    price = request_cost_bytes(merge_limits)
+    request_cost = request_cost_bytes(merge_limits)
     wanted = int((runs.stops - runs.starts).sum())
-    if wanted + _fewest(runs, wanted, merge_limits) * price >= nbytes:
+    if wanted + _fewest(runs, wanted, merge_limits) * request_cost >= nbytes:
         return None
     merged = coalesce(list(zip(runs.starts.tolist(), (runs.stops - runs.starts).tolist(), strict=True)), merge_limits)
-    if sum([each.length for each in merged]) + len(merged) * price >= nbytes:
+    if sum([each.length for each in merged]) + len(merged) * request_cost >= nbytes:
         return None
     if not split:
         return tuple([(each.start, each.length) for each in merged])
@@ -181,6 +181,6 @@ def _count(stored: ObjectLayout, part: ChunkSelection) -> int:
 
 
 def is_whole(value: Value, bound: int) -> bool:
-    """Return whether an answer to a request for the first `bound` bytes of an object is all of it."""
+    """Return whether the response to a request for the first `bound` bytes of an object is all of it."""
     size = memoryview(value.data).nbytes
     return size < bound if value.size is None else size == value.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any
@@ -13,13 +13,11 @@ from aiozarr.engine.layout import ArrayLayout, ObjectLayout
 from aiozarr.engine.plan.bounds import UNKNOWN_LIMITS, MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.engine.plan.multipart_plan import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.plan.partial_plan import Ranges
-from aiozarr.errors import LimitError
-from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, is_expensive, project
-from aiozarr.grid.fields import Fields
-from aiozarr.grid.projection import ChunkProjection, ChunkSelection, ChunkSelections
+from aiozarr.engine.plan.projections import inner_parts
+from aiozarr.grid.chunk_counting import count_chunks, is_expensive, project
+from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.grid.transform import DimensionMap, Indexed
 from aiozarr.model import ByteRange, Range, Suffix
-from aiozarr.settings import Settings
 
 ROWS = 10
 """Requests that a table shows."""
@@ -30,7 +28,7 @@ class PlanRow:
     """One request of a plan; of a plan of bounds, all requests for the chunks of one shard.
 
     Attributes:
-        round: 1, or 2 where an answer of the first round says what to ask for.
+        round: 1 for requests known in advance, 2 for those that depend on a shard index.
         key: the stored object.
         range: the bytes of it; None: all of it, or, in the second round of a plan of bounds, what its index will say.
         chunks: chunks that they hold of those that are read; 0 for an index.
@@ -58,7 +56,7 @@ class Plan:
         chunks: stored objects that the read touches.
         inner_chunks: inner chunks of shards that it touches; equal to `chunks` without shards.
         requests: requests to the store; an upper bound unless `exact`.
-        min_requests: a lower bound, as far as no shard index is at hand already; equal to `requests` where `exact`.
+        min_requests: a lower bound that assumes no cached shard index; equal to `requests` where `exact`.
         bytes: bytes that are fetched; an upper bound unless `exact`.
         bytes_wanted: those of them that are needed; the others are read over between merged ranges.
         exact: True once indexes and sizes have been looked up.
@@ -130,7 +128,7 @@ def plan_bounds(
     Args:
         layout: the array's.
         maps: what is read of each dimension.
-        suffix_reads: whether the store answers suffix ranges; else the size of each shard may have to be asked for.
+        suffix_reads: whether the store serves suffix ranges; else the size of each shard may have to be requested.
         split_limit: the most bytes of one request; what has more comes in parts.
         merge_bounds: what is known of how requests are merged.
     """
@@ -170,45 +168,6 @@ def most_requests(
     return (
         whole if pipeline.raw is None else max(whole, most_ranges(pipeline.raw, layout.inner_axes, maps, merge_bounds))
     )
-
-
-def fits_upper_bound(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> bool:
-    """Return whether `check_size` raises nothing, where that is clear without a look at what index arrays hold."""
-    most = settings.max_chunks
-    return layout.inner_count <= most or chunk_count_bound(layout.inner_axes, maps) <= most
-
-
-def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
-    """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
-    if fits_upper_bound(layout, maps, settings):
-        return
-    touched = count_chunks(layout.inner_axes, maps)
-    if touched > settings.max_chunks:
-        raise LimitError(
-            f"the selection touches {touched} chunks; Settings.max_chunks allows {settings.max_chunks}",
-            limit="max_chunks",
-            value=touched,
-            allowed=settings.max_chunks,
-        )
-
-
-def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> ChunkSelections:
-    """Return the stored objects that `maps` touch, with what is wanted of each."""
-    return project(layout.axes, maps, fields)
-
-
-def keyed_projections(
-    layout: ArrayLayout, parts: Iterable[ChunkSelection], prefix: str
-) -> Iterator[tuple[str, ChunkSelection]]:
-    """Yield the key of each of the stored objects `parts`, with what is wanted of it."""
-    for projection in parts:
-        yield prefix + layout.key_of(projection), projection
-
-
-def inner_parts(stored: ObjectLayout, projection: ChunkSelection) -> Iterator[tuple[int, ChunkSelection]]:
-    """Yield the linear index of every inner chunk that the projection of a shard touches, with what is wanted of it."""
-    assert stored.shard is not None
-    return projection.inner_chunks(stored.inner_axes).numbered(stored.shard.grid_shape)
 
 
 def wanted_ranges(

@@ -1,317 +1,229 @@
-"""The walk of a read over its plan: stored objects are begun one by one, as the queue has room."""
+"""The objects of a read: each chunk is fetched whole or in part, each shard by its index, local chunks in batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
-
-from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
-from aiozarr.engine.progress import Progress
 from aiozarr.engine.read.blocking_read import BlockingRead
-from aiozarr.engine.read.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
-from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_partial_chunk
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.read_operation import MAX_COPYING, ChunkOutput, ReadOperation
-from aiozarr.engine.read.shard_read import ShardRead
-from aiozarr.engine.request.chunk_batch import WantedRange
-from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES
-from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
-from aiozarr.engine.request.object_request import FetchRequest
-from aiozarr.engine.state import EngineState
-from aiozarr.errors import AiozarrError, ChecksumError, StoreError
+from aiozarr.engine.read.read_operation import ReadOperation
+from aiozarr.engine.request.fetch_request import ObjectRequest
+from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.workers.decoder import ChunkOutput
+from aiozarr.errors import ChangedError, ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import ScheduledRequest
-from aiozarr.settings import Settings
-from aiozarr.stores.capabilities import LocatingStore, Location
-
-MAX_EAGER_OBJECTS = 64
-"""A read of no more stored objects lets other readers join all of them from its beginning. At first, as many requests
-may be in flight."""
-
-MAX_STARTING = 64
-"""Coroutines of stored objects that are created before the first of them has begun and asked for a request."""
+from aiozarr.schedule.requests import ScheduledRequest
+from aiozarr.stores.capabilities import Location
 
 
-class ArrayRead(ReadOperation):
-    """Reads of one caller from the stores behind one queue, with their plan.
-
-    Attributes:
-        sorting: shards whose points are being sorted; no more at a time than there are threads.
-    """
-
-    def __init__(
-        self,
-        state: EngineState,
-        reads: Sequence[Read],
-        *,
-        settings: Settings,
-        report: Report | None = None,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> None:
-        super().__init__(state, reads, settings=settings, report=report, progress=progress)
-        self.sorting = self._preparing = 0
-        self.max_pending_ranges = MAX_PENDING_RANGES
-        self._begun = 0
-        self._plan: Iterator[tuple[WholeChunks, ChunkSelection]] = (
-            (chunks, part) for chunks in [WholeChunks(self, read) for read in reads] for part in chunks.read.parts
-        )
-        self._put_back: tuple[WholeChunks, ChunkSelection] | None = None
-        self._is_planned = False
-        self._bytes_left = self.bytes_total
-
-    def start_eagerly(self) -> None:
-        """Begin all of a small read at once: readers of the same chunks join it, however late its turn comes.
-
-        A large one begins what it has requests for, and others join that.
-        """
-        super().start_eagerly()
-        if self.queue.is_blocking or self.total > MAX_EAGER_OBJECTS:
-            return
-        try:
-            while self.may_begin() and not self._is_busy and (step := self._next_step()) is not None:
-                self._begun += 1
-                self._begin(*step)
-        except Exception as error:
-            self.stop(error)
-
-    def next_request(self) -> ScheduledRequest | None:
-        if self.delays_reads:
-            return None
-        while not self.stopped:
-            if self._ready:
-                return self._ready.popleft()
-            if not self.may_begin() or self._is_busy:
-                return None
-            step = self._next_step()
-            if step is None:
-                self._is_planned = True
-                break
-            if self.queue.is_blocking and step[0].read.layout.shard is None and not self.has_cache:
-                if self.total == 1 and self._join_blocking(*step):
-                    continue
-                return self._blocking_read(*step)
-            self._begun += 1
-            self._begin(*step)
-        self.check_end()
-        return None
-
-    def pending(self) -> int:
-        return len(self._ready) + self.total - self._begun
-
-    def is_complete(self) -> bool:
-        return self._is_planned and not self._ready
-
-    def _next_step(self) -> tuple[WholeChunks, ChunkSelection] | None:
-        step, self._put_back = self._put_back, None
-        return step or next(self._plan, None)
-
-    @property
-    def _is_busy(self) -> bool:
-        """True if so much is in progress besides requests that further objects would only hold up others."""
-        return (
-            self.sorting >= self.pool.threads
-            or self.starting >= MAX_STARTING
-            or self._preparing >= MAX_PENDING_LOCATED
-            or self.pending_ranges >= self.max_pending_ranges
-            or self.waits_for_origins
-            or self._copying >= MAX_COPYING
-        )
-
-    # --- hooks of streams -------------------------------------------------------------------------------------------
-
-    def may_begin(self) -> bool:
-        """Return whether another stored object may be begun."""
-        return True
-
-    def target(self, read: Read, part: ChunkSelection) -> tuple[NDArray[Any], ChunkSelection]:
-        """Return the array that a stored object's elements go to, and their place in it."""
-        return read.out, part
-
-    def object_completed(self, out: NDArray[Any]) -> None:
-        pass
-
-    # --- stored objects ---------------------------------------------------------------------------------------------
-
-    def _begin(self, chunks: WholeChunks, part: ChunkSelection) -> None:
-        read = chunks.read
-        key = read.prefix + read.layout.key_of(part)
-        out, placed = self.target(read, part)
-        try:
-            location = locate(read.store, key)
-        except LookupError:
-            self._preparing += 1
-            self.start(partial(self._begin_later, chunks, key, out, placed))
-        else:
-            self._begin_located(chunks, key, location, out, placed)
-
-    async def _begin_later(self, chunks: WholeChunks, key: str, out: NDArray[Any], part: ChunkSelection) -> None:
-        """Begin a stored object whose location must be looked up first."""
-        store = chunks.read.store
-        assert isinstance(store, LocatingStore)
-        try:
-            with suppress(AiozarrError):
-                await store.prepare(key)
-        finally:
-            self._preparing -= 1
-        self._begin_located(chunks, key, locate_prepared(store, key), out, part)
-        self.resume()
-
-    def _begin_located(
-        self, chunks: WholeChunks, key: str, location: Location | None, out: NDArray[Any], part: ChunkSelection
-    ) -> None:
-        read = chunks.read
-        if location is not None:
-            self.max_pending_ranges = MAX_PENDING_LOCATED
+def read_steps(operation: ReadOperation, reads: Sequence[Read]) -> Iterator[Callable[[], ScheduledRequest | None]]:
+    """Yield a function for each stored object of `reads`, or batch of them, that begins to read it."""
+    for read in reads:
         if read.layout.shard is not None:
-            shard = ShardRead(self, read.layout, read.store, key, out, part, location)
-            self.sorting += shard.is_long
-            self.start(shard.read)
-            return
-        pipeline = read.layout.largest.pipeline
-        if pipeline.raw is None or not self._begin_partial(chunks, key, out, part):
-            chunks.request(key, out, part, location)
-
-    def _begin_partial(self, chunks: WholeChunks, key: str, out: NDArray[Any], part: ChunkSelection) -> bool:
-        """Read a part of a chunk, if that is cheaper than all of it; return whether it is."""
-        read, chunk_id = chunks.read, (chunks.read.token, key)
-        pipeline = read.layout.object_of(part).pipeline
-        ranges = ranges_of_chunk(self.state, self.partial_planner, read.store, self.settings, pipeline, part)
-        if ranges is None or self.is_in_flight(chunk_id):
-            return False
-
-        async def read_part() -> None:
-            if await read_partial_chunk(self, read.store, key, chunk_id, pipeline, ranges, out, part):
-                self.object_done(out)
-            else:
-                chunks.request(key, out, part, locate_prepared(read.store, key))
-                self.resume()
-
-        self.start(read_part)
-        return True
-
-    def sorting_ended(self) -> None:
-        self.sorting -= 1
-        self.resume()
-
-    # --- blocking stores --------------------------------------------------------------------------------------------
-
-    def _join_blocking(self, chunks: WholeChunks, part: ChunkSelection) -> bool:
-        """Join the only chunk of this read if another read of one chunk has it in flight; return whether it has."""
-        chunk_id = chunks.chunk_id(part)
-        if not self.is_in_flight(chunk_id):
-            return False
-        self._begun += 1
-        chunks.request(chunk_id[1], *self.target(chunks.read, part))
-        return True
-
-    def _blocking_read(self, chunks: WholeChunks, part: ChunkSelection) -> BlockingRead:
-        """Return a request for as many chunks of one array as make a batch."""
-        read = chunks.read
-        layout = read.layout
-        nbytes = layout.object_of(part).spec.nbytes
-        outputs = [ChunkOutput(*self.target(read, part))]
-        # The last batches are small: all threads are finished at about the same time.
-        batch_bytes = self.queue.batch_bytes(self._bytes_left)
-        room = batch_bytes - nbytes
-        while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and self.may_begin():
-            step = self._next_step()
-            if step is None or step[0] is not chunks:
-                self._put_back = step
-                break
-            if layout.single is None:
-                nbytes = layout.object_of(step[1]).spec.nbytes
-            outputs.append(ChunkOutput(*self.target(read, step[1])))
-            room -= nbytes
-        self._begun += len(outputs)
-        self._bytes_left -= batch_bytes - room
-        request = BlockingRead(self, read, outputs, batch_bytes - room)
-        if self.total == 1:
-            chunk_id = chunks.chunk_id(part)
-            pipeline = layout.object_of(part).pipeline
-            request.share(chunk_id[1], InFlightChunk(self.in_flight, self.share_key(chunk_id), pipeline))
-        self.await_blocking(request)
-        return request
+            for part in read.parts:
+                yield partial(_begin_shard, operation, read, part)
+            continue
+        chunks = WholeChunks(operation, read)
+        if not operation.queue.is_blocking or operation.has_cache:
+            for part in read.parts:
+                yield partial(chunks.begin, part)
+            continue
+        parts = iter(read.parts)
+        for part in parts:
+            if operation.total == 1 and chunks.join_only(part):
+                return
+            yield partial(_blocking_read, operation, chunks, part, parts)
 
 
-class WholeChunks(Subscriber):
-    """The chunks of one read that are fetched whole.
+def _begin_shard(operation: ReadOperation, read: Read, part: ChunkSelection) -> None:
+    from aiozarr.engine.read.shard_read import ShardRead
+
+    operation.begun += 1
+    output = operation.sink.target(read, part)
+    key = read.prefix + read.layout.key_of(part)
+
+    def begin(location: Location | None) -> None:
+        ShardRead(operation, read.layout, read.store, key, output, location).begin()
+
+    operation.begin_located(read.store, key, begin)
+
+
+def _blocking_read(
+    operation: ReadOperation, chunks: WholeChunks, part: ChunkSelection, parts: Iterator[ChunkSelection]
+) -> BlockingRead:
+    """Return a request for `part` and as many of `parts` as make a batch."""
+    read, layout, sink = chunks.read, chunks.read.layout, operation.sink
+    # The last batches are small: all threads are finished at about the same time.
+    batch_bytes = operation.queue.batch_bytes(operation.bytes_left)
+    nbytes = layout.object_of(part).spec.nbytes
+    room = batch_bytes - nbytes
+    outputs = [sink.target(read, part)]
+    while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and sink.may_begin():
+        following = next(parts, None)
+        if following is None:
+            break
+        room -= nbytes if layout.single is not None else layout.object_of(following).spec.nbytes
+        outputs.append(sink.target(read, following))
+    operation.begun += len(outputs)
+    operation.bytes_left -= batch_bytes - room
+    request = BlockingRead(operation, read, outputs, batch_bytes - room)
+    if operation.total == 1:
+        key, chunk_id = chunks.key_of(part), chunks.chunk_id(part)
+        pipeline = layout.object_of(part).pipeline
+        share_key = operation.share_key(chunk_id)
+        request.share(key, ChunkBatch(operation.state.in_flight, share_key, pipeline, None, chunk_id))
+    operation.await_blocking(request)
+    return request
+
+
+class WholeChunks(Subscriber[ReadOperation]):
+    """The chunks of one read that are stored objects.
 
     A chunk whose checksum does not match is fetched once more: bytes can be damaged on the way.
     """
 
     def __init__(self, operation: ReadOperation, read: Read) -> None:
-        self.operation = self._read_operation = operation
+        self.operation = operation
         self.read = read
-        self._repeated: dict[str, FetchRequest] = {}
+        self._repeated: dict[str, ObjectRequest] = {}
 
-    def chunk_id(self, part: ChunkSelection) -> tuple[Hashable, str]:
-        """Return the id of a chunk that is a stored object: that of the array, and the key."""
-        return self.read.token, self.read.prefix + self.read.layout.key_of(part)
+    def key_of(self, part: ChunkSelection) -> str:
+        """Return the key of a chunk."""
+        return self.read.prefix + self.read.layout.key_of(part)
 
-    def request(self, key: str, out: NDArray[Any], part: ChunkSelection, location: Location | None = None) -> None:
-        """Have a whole chunk fetched, unless it is cached or in flight."""
-        operation, read = self._read_operation, self.read
+    def chunk_id(self, part: ChunkSelection) -> tuple[object, str]:
+        """Return the id of a chunk: that of the array, and the key."""
+        return self.read.token, self.key_of(part)
+
+    def begin(self, part: ChunkSelection) -> None:
+        """Read a part of a chunk, if that is cheaper than all of it, else all of it."""
+        operation, read = self.operation, self.read
+        operation.begun += 1
+        key = self.key_of(part)
+        output = operation.sink.target(read, part)
+        operation.begin_located(read.store, key, partial(self._begin, key, output))
+
+    def _begin(self, key: str, output: ChunkOutput, location: Location | None) -> None:
+        pipeline = self.read.layout.largest.pipeline
+        if pipeline.raw is None or not self._begin_partial(key, output):
+            self.request(key, output, location)
+
+    def _begin_partial(self, key: str, output: ChunkOutput) -> bool:
+        from aiozarr.engine.read.partial_chunk import PartialChunk, ranges_of_chunk
+        from aiozarr.engine.request.chunk_request import request_chunks
+
+        operation, read, store = self.operation, self.read, self.read.store
         chunk_id = (read.token, key)
-        pipeline = read.layout.object_of(part).pipeline
-        subscription = Subscription(self, out, part)
-        if operation.serve_cached(subscription, chunk_id):
-            return
-        chunk = operation.subscribe(subscription, chunk_id, pipeline)
-        if chunk is None:
+        pipeline = read.layout.object_of(output.projection).pipeline
+        ranges = ranges_of_chunk(
+            operation.state, operation.partial_planner, store, operation.settings, pipeline, output.projection
+        )
+        if ranges is None or operation.share_key(chunk_id) in operation.state.in_flight:
+            return False
+
+        def completed(error: BaseException | None) -> None:
+            is_uncertain = error is None and not chunk.is_one_version(operation.state)
+            if operation.stopped:
+                pass
+            elif is_uncertain or isinstance(error, ChangedError | CodecError):
+                self._request_again(key, output)
+            elif error is not None:
+                operation.stop(error)
+            else:
+                chunk.place(output, placed)
+
+        def placed(error: BaseException | None) -> None:
+            if error is not None:
+                if isinstance(error, CodecError):
+                    error.store, error.key = store.url, key
+                operation.stop(error)
+                return
+            operation.object_completed(output.out)
+            operation.add_chunks(1, output.projection.size * output.out.dtype.itemsize)
+
+        chunk = PartialChunk(operation, store, pipeline, ranges, completed)
+        for batch in chunk.subscribe(chunk_id, 0):
+            part, length = batch.byte_range(0), batch.lengths[0]
+            without_versions = operation.state.stores_without_versions
+            request_chunks(operation, without_versions, store, key, part, [(batch, (0,))], length)
+        operation.resume()
+        return True
+
+    def request(self, key: str, output: ChunkOutput, location: Location | None = None) -> None:
+        """Have a whole chunk fetched, from its `location` if it has one, unless it is cached or in flight."""
+        operation, read = self.operation, self.read
+        chunk_id = (read.token, key)
+        pipeline = read.layout.object_of(output.projection).pipeline
+        subscription = Subscription(self, output.out, (output.projection,))
+        if operation.serve_cached(subscription, chunk_id, read.store):
             return
         limit = pipeline.max_stored_size
-        if location is None or (limit is not None and location.length > limit):
-            operation.enqueue_chunks(read.store, key, None, [chunk], pipeline.spec.nbytes)
+        if location is not None and limit is not None and location.length > limit:
+            location = None  # the request by its key says what is wrong
+        batch = operation.subscribe(subscription, chunk_id, pipeline, location)
+        if batch is None:
             return
-        store, target_key, start, length = location
-        operation.state.coalescer.add(
-            operation,
-            store,
-            target_key,
-            store.object_identity(target_key),
-            None,
-            operation.merge_limits,
-            [WantedRange(chunk, start, length)],
-        )
+        if location is not None:
+            store, place = location.store, location.store.object_identity(location.key)
+            operation.state.coalescer.add(operation, store, location.key, place, None, operation.merge_limits, [batch])
+        else:
+            from aiozarr.engine.request.chunk_request import request_chunks
 
-    def chunk_done(self, subscription: Subscription) -> None:
-        self._read_operation.object_done(subscription.out)
-        self._read_operation.subscription_ended(subscription, is_done=True)
+            without_versions = operation.state.stores_without_versions
+            slices = ((batch, (0,)),)
+            request_chunks(operation, without_versions, read.store, key, None, slices, pipeline.spec.nbytes)
 
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        operation = self._read_operation
-        operation.forget(subscription)
-        request = subscription.chunk.request if subscription.chunk is not None else None
+    def join_only(self, part: ChunkSelection) -> bool:
+        """Join the only chunk of this read if another read of one chunk has it in flight; return whether it has."""
+        operation, chunk_id = self.operation, self.chunk_id(part)
+        if operation.share_key(chunk_id) not in operation.state.in_flight:
+            return False
+        operation.begun += 1
+        self.request(chunk_id[1], operation.sink.target(self.read, part))
+        return True
+
+    def _request_again(self, key: str, output: ChunkOutput) -> None:
+        self.operation.begin_located(self.read.store, key, partial(self.request, key, output))
+        self.operation.resume()
+
+    def chunks_completed(
+        self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
+    ) -> None:
+        operation = self.operation
+        if error is None:
+            operation.object_completed(subscription.out)
+            operation.subscription_completed(subscription, count, nbytes)
+            return
+        batch = subscription.batch
+        request = batch.slices[0][0].request if batch is not None and batch.slices else None
         may_repeat = isinstance(error, ChecksumError) and not operation.stopped
-        key = self.chunk_id(subscription.projection)[1]
+        key = self.key_of(subscription.parts[0])
         if may_repeat and request is not None and self._is_first_damaged(key, request):
             self.request_again(subscription, key)
-            return
-        if isinstance(error, StoreError) and error.target is not None:
-            error.store, error.key = self.read.store.url, key
-        operation.stop(error)
+        else:
+            if isinstance(error, StoreError) and error.target is not None:
+                error.store, error.key = self.read.store.url, key
+            operation.stop(error)
+            operation.subscription_completed(subscription, 0, 0)
 
     def request_again(self, subscription: Subscription, key: str) -> None:
-        operation = self._read_operation
-        operation.forget(subscription)
+        operation = self.operation
         if not operation.stopped:
             operation.ready_at = operation.now()
-            location = locate_prepared(self.read.store, key)
-            self.request(key, subscription.out, subscription.projection, location)
+            self._request_again(key, ChunkOutput(subscription.out, subscription.parts[0]))
+        subscription.left = 0
+        operation.subscription_completed(subscription, 0, 0)
         operation.resume()
 
-    def _is_first_damaged(self, key: str, request: FetchRequest) -> bool:
+    def _is_first_damaged(self, key: str, request: ObjectRequest) -> bool:
         """Return whether `request` is the first for `key` with damaged bytes; several subscriptions may say so."""
         return self._repeated.setdefault(key, request) is request
 
     def missing_error(self, key: str) -> BaseException | None:
-        return self._read_operation.missing_error(self.read.store, key)
+        return self.operation.missing_error(self.read.store, key)
 
-    def unpadded(self, subscription: Subscription) -> CodecPipeline | None:
-        return self.read.layout.unpadded(subscription.projection)
+    def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
+        return self.read.layout.unpadded(projection)

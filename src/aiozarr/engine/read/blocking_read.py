@@ -7,25 +7,24 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.read.partial_chunk import place_partial, ranges_of_chunk, read_ranges
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.read_operation import ChunkOutput, ReadOperation
-from aiozarr.engine.request.chunk_work_items import DecodeChunk
-from aiozarr.engine.request.in_flight import InFlightChunk
-from aiozarr.engine.request.object_request import ObjectRequest, is_missing_status
-from aiozarr.engine.workers.decoder import EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
-from aiozarr.engine.workers.worker_pool import WorkItem
+from aiozarr.engine.read.read_operation import ReadOperation
+from aiozarr.engine.request.fetch_request import ObjectRequest, is_missing_status
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.engine.workers.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
 from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
 from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent
 from aiozarr.stores.blocking import BlockingStore
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 
@@ -36,12 +35,9 @@ class BlockingRead(ObjectRequest):
     Attributes:
         outputs: the chunks that are wanted.
         fetched: bytes that were read.
-        start: None: each object is read whole, as far as others join.
     """
 
     __slots__ = ("_at", "_events", "_is_bounded", "_operation", "_read", "_shared", "_whole", "fetched", "outputs")
-
-    start = None
 
     def __init__(self, operation: ReadOperation, read: Read, outputs: Sequence[ChunkOutput], nbytes: int) -> None:
         super().__init__(operation, read.store, "", nbytes)
@@ -53,15 +49,14 @@ class BlockingRead(ObjectRequest):
         self._is_bounded = read.store.has_bounded_reads
         self._at = 0
         # For those that join: the chunk, and its object once it is read, with None if it is not stored.
-        self._shared: InFlightChunk | None = None
+        self._shared: ChunkBatch | None = None
         self._whole: tuple[Buffer | None] | None = None
         self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
 
-    def share(self, key: str, chunk: InFlightChunk) -> None:
+    def share(self, key: str, chunk: ChunkBatch) -> None:
         """Let others join the only chunk of this read, stored under `key`. They get it when it has ended."""
         # If this read is cancelled before a worker begins it, they request the key.
         self.key = key
-        chunk.decoding_started = True
         self._shared = chunk
 
     async def send(self) -> None:
@@ -180,6 +175,10 @@ class BlockingRead(ObjectRequest):
     def _fetch_part(self, store: BlockingStore, output: ChunkOutput) -> NDArray[np.uint8] | None:
         """Return the wanted bytes of a chunk, none if it is not stored; None if all of it is read."""
         pipeline = self._read.layout.object_of(output.projection).pipeline
+        if pipeline.raw is None:
+            return None
+        from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_ranges
+
         ranges = ranges_of_chunk(
             self._operation.state, self._operation.partial_planner, store, self.settings, pipeline, output.projection
         )
@@ -215,6 +214,8 @@ class BlockingRead(ObjectRequest):
             self._decode(store, data, output)
 
     def _place_partial(self, part: NDArray[np.uint8], output: ChunkOutput) -> None:
+        from aiozarr.engine.read.partial_chunk import place_partial
+
         with located(store=self.store_url, key=self.key):
             place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)
 
@@ -296,6 +297,8 @@ class BlockingRead(ObjectRequest):
                 raise error
 
     def completed(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.held = 0  # the queue has given it back
         if self.timing is not None:
             for number, event in enumerate(self._events):
                 # A repetition goes on with the chunk whose request has failed.
@@ -303,33 +306,19 @@ class BlockingRead(ObjectRequest):
                     event, retries=int(number > 0 and self._events[number - 1].error is not None)
                 )
             self._events.clear()
-        self._operation.blocking_read_done(self, self.outputs, error)
+        self._operation.blocking_read_completed(self, self.outputs, error)
         if self._shared is not None:
             self._share_result(self._shared)
-        self.close()
+        self.release()
 
-    # --- readers that have joined -----------------------------------------------------------------------------------
-
-    def _share_result(self, chunk: InFlightChunk) -> None:
+    def _share_result(self, chunk: ChunkBatch) -> None:
         """Have the chunk decoded for those that have joined, or requested by them if its object was not read."""
-        chunk.table.close(chunk)
-        joined, whole = chunk.pop_late(), self._whole
-        if not joined:
-            return
-        if whole is None:
-            for subscription in joined:
-                subscription.chunk = None
+        chunk.withdraw()
+        if self._whole is None:
+            for subscription in chunk.pop_joined(0):
                 subscription.subscriber.request_again(subscription, self.key)
-        else:
-            chunk.subscriptions = joined
-            self.submit(DecodeChunk(self, chunk, whole[0]))
-
-    def chunk_decoded(self, chunk: InFlightChunk, values: NDArray[Any] | None) -> None:
-        """The chunk is decoded for those that have joined. It is not cached: it may have changed since."""
-
-    def submit(self, work: WorkItem) -> None:
-        """Have a worker do `work`, which belongs to no request."""
-        self.pool.submit(work, self.fairness_key)
-
-    def chunk_closed(self) -> None:
-        """All that have joined have the chunk."""
+            return
+        # It is not cached: it may have changed since.
+        delivery = ChunkDelivery.of_whole(chunk)
+        delivery.request = self
+        delivery.deliver(self, None if self._whole[0] is None else Value(self._whole[0], None, None))

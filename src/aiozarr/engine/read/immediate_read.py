@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from aiozarr.codecs.pipeline.shard_layout import EMPTY
 from aiozarr.engine.cache.chunks import ChunkCache
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.plan import inner_parts
-from aiozarr.engine.read.read import Read
+from aiozarr.engine.plan.projections import inner_parts
+from aiozarr.engine.read.read import MAX_OUT_BYTES, Read
 from aiozarr.engine.request.in_flight import InternedKey
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import AiozarrError
@@ -22,10 +22,6 @@ from aiozarr.grid.chunk_counting import chunk_count_bound
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
-from aiozarr.stores.contract import Store
-
-MAX_OUT_BYTES = 256 << 10
-"""Elements of one read: copying them takes at most 0.1 ms, in which the caller's loop does nothing else."""
 
 MAX_CHUNKS = 64
 """Chunks of one read: looking up and copying one takes about 5 µs."""
@@ -35,11 +31,6 @@ MAX_DECODED_BYTES = 64 << 10
 
 _Copies: TypeAlias = list[tuple[ChunkSelection, NDArray[Any] | None]]
 """Selections of chunks with the decoded chunk; None: the fill value."""
-
-
-def may_read_immediately(store: Store, settings: Settings) -> bool:
-    """Return whether chunks of `store` can be in memory at all."""
-    return settings.chunk_cache_bytes > 0 or (isinstance(store, BlockingStore) and store.is_in_memory)
 
 
 def read_immediately(state: EngineState, read: Read, settings: Settings, now: float) -> bool:
@@ -92,11 +83,13 @@ def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
 
 def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     """Return all inner chunks; None if one is stored and not cached, or an index is not cached."""
-    layout = read.layout
+    layout, indexes = read.layout, state.indexes_if_made
+    if indexes is None:
+        return None
     copies: _Copies = []
     for part in read.parts:
         shard_id = (read.store.identity, read.prefix + layout.key_encoding.encode(part.coords), layout.token)
-        entry = state.indexes.cache.peek(shard_id)
+        entry = indexes.cache.peek(shard_id)
         object_id = None if entry is None else InternedKey.find((shard_id, entry.version))
         if entry is None or entry.index is None or object_id is None:
             return None

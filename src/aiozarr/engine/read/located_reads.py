@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from aiozarr.engine.operation import Operation
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Store
 
@@ -64,6 +64,13 @@ class OriginRequests(RequestSource):
     def pending(self) -> int:
         return len(self.ready)
 
-    def close(self) -> None:
-        """No more requests follow."""
-        self.queue.unregister(self)
+    @property
+    def is_full(self) -> bool:
+        """True if the read should begin nothing else."""
+        return len(self.ready) >= MAX_WAITING_REQUESTS
+
+    def take_all(self) -> list[ScheduledRequest]:
+        """Return the requests that were not sent, which are no longer this source's."""
+        unsent = list(self.ready)
+        self.ready.clear()
+        return unsent

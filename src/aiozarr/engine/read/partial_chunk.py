@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +11,11 @@ from numpy.typing import NDArray
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.pipeline.raw_layout import RawLayout
 from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, Ranges
-from aiozarr.engine.read.read_operation import ChunkGroup, ReadOperation
-from aiozarr.engine.request.chunk_requests import RangeRequest
-from aiozarr.engine.request.chunk_work_items import FillChunks, end_subscription
-from aiozarr.engine.request.in_flight import InFlightChunk, Subscriber, Subscription
+from aiozarr.engine.read.read_operation import ReadOperation
+from aiozarr.engine.request.fetch_request import FetchRequest
+from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import DecodeTarget
-from aiozarr.engine.workers.worker_pool import WorkItem
-from aiozarr.errors import ChangedError, CodecError, located
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.grid.axes import AxisSelection
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.memory import empty
@@ -49,7 +45,7 @@ def ranges_suffice(pipeline: CodecPipeline, entry: Entry, ranges: Ranges) -> boo
     return entry.size in (None, pipeline.raw.nbytes) and (entry.version is not None or len(ranges) == 1)
 
 
-class PartialChunk(Subscriber):
+class PartialChunk(Subscriber[ReadOperation]):
     """The bytes of a chunk, as far as they are wanted.
 
     The memory of the whole chunk is allocated, and only the ranges are touched: the system gives no more.
@@ -58,143 +54,89 @@ class PartialChunk(Subscriber):
         operation: the read.
         store: the store of the chunk.
         pipeline: the chunk's codecs, which leave its bytes as they are.
-        raw: their layout of elements.
         ranges: the ranges.
-
-    Attributes:
-        missing: a key for each range that is not stored.
-        states: versions and sizes of the object that ranges were fetched of.
+        on_completed: called when all ranges have their outcome, with the first error.
     """
 
     def __init__(
-        self, operation: ReadOperation, store: Store, pipeline: CodecPipeline, raw: RawLayout, ranges: Ranges
+        self,
+        operation: ReadOperation,
+        store: Store,
+        pipeline: CodecPipeline,
+        ranges: Ranges,
+        on_completed: Callable[[BaseException | None], object],
     ) -> None:
-        self.operation = self._read_operation = operation
-        self.missing: list[str] = []
-        self.states: set[tuple[object, int | None]] = set()
+        assert pipeline.raw is not None
+        self.operation = operation
         self._store = store
         self._pipeline = pipeline
-        self._raw = raw
+        self._nbytes = pipeline.raw.nbytes
         self._ranges = ranges
-        self._memory = chunk_memory(raw)
-        self._group: ChunkGroup | None = None
+        self._on_completed = on_completed
+        self._memory = chunk_memory(pipeline.raw)
+        self._left = len(ranges)
+        self._missing = 0
+        self._states: set[tuple[object, int | None]] = set()  # versions and sizes of the object, of all ranges
+        self._error: BaseException | None = None
 
-    def subscribe(self, group: ChunkGroup, chunk_id: Hashable) -> list[tuple[InFlightChunk, int, int]]:
-        """Subscribe to the ranges, so that `group` awaits them.
+    def subscribe(self, chunk_id: Hashable, start: int) -> list[ChunkBatch]:
+        """Subscribe to the ranges of the chunk that begins at `start` of its object.
 
-        Returns: those that are not in flight yet, with start and length in the chunk.
+        Returns: those that are not in flight yet.
         """
+        operation = self.operation
         new = []
-        self._group = group
-        group.expect(len(self._ranges))
-        for start, length in self._ranges:
-            stop = start + length
-            whole = AxisSelection(0, slice(0, length), slice(start, stop), 0, 1, length, start, length)
-            subscription = Subscription(self, self._memory, ChunkProjection((whole,)))
-            range_id = (chunk_id, start, length)
-            chunk = self._read_operation.subscribe(subscription, range_id, _bytes_pipeline(length), cached=False)
-            if chunk is not None:
-                new.append((chunk, start, length))
+        for first, length in self._ranges:
+            whole = AxisSelection(0, slice(0, length), slice(first, first + length), 0, 1, length, first, length)
+            subscription = Subscription(self, self._memory, (ChunkProjection((whole,)),))
+            share_key = operation.share_key((chunk_id, first, length))
+            if not operation.join(subscription, share_key, 0, cached=False):
+                pipeline = _bytes_pipeline(length)
+                places = ((0,), (start + first,), (length,))
+                new.append(operation.new_batch(subscription, share_key, pipeline, None, *places, cached=False))
         return new
 
-    def place(self, target: Subscription) -> WorkItem:
-        """Return the work that copies the elements to where `target` wants them."""
-        if self.missing:
-            return FillChunks([target], self._pipeline.spec.fill_value)
-        return _PlacePartial(self, target)
+    def chunks_completed(
+        self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
+    ) -> None:
+        batch = subscription.batch
+        if error is None and batch is not None and batch.slices:
+            request = batch.slices[0][0].request
+            if isinstance(request, FetchRequest):
+                self._states.add((request.version, request.size))
+        self._error = self._error or error
+        self._left -= 1
+        if not self._left:
+            self._on_completed(self._error)
+        self.operation.subscription_completed(subscription, 0, 0)
 
-    def place_in(self, target: DecodeTarget) -> None:
-        """Copy the elements to where `target` wants them; in a worker.
-
-        Raises:
-            CodecError: the bytes are no elements.
-        """
-        place_partial(self._pipeline, self._memory, target)
+    def missing_error(self, key: str) -> BaseException | None:
+        self._missing += 1
+        return self.operation.missing_error(self._store, key)
 
     def is_one_version(self, state: EngineState) -> bool:
         """Return whether the ranges are of one version of a chunk of the right length, or all missing."""
-        if self.missing:
-            return len(self.missing) == len(self._ranges)
-        if any(size not in (None, self._raw.nbytes) for _, size in self.states):
+        if self._missing:
+            return self._missing == len(self._ranges)
+        if any(size not in (None, self._nbytes) for _, size in self._states):
             return False
-        versions = {version for version, _ in self.states}
+        versions = {version for version, _ in self._states}
         if None in versions and len(self._ranges) > 1:
             state.stores_without_versions.add(self._store.identity)
             return False
         return len(versions) == 1
 
-    # --- outcomes of ranges -----------------------------------------------------------------------------------------
-
-    def chunk_done(self, subscription: Subscription) -> None:
-        request = None if subscription.chunk is None else subscription.chunk.request
-        if isinstance(request, RangeRequest) and request.object_state is not None:
-            self.states.add(request.object_state)
-        self._ended(subscription, None)
-
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        self._ended(subscription, error)
-
-    def _ended(self, subscription: Subscription, error: BaseException | None) -> None:
-        self._read_operation.subscription_ended(subscription, is_done=False)
-        if self._group is not None:
-            self._group.ended(1, error)
-
-    def missing_error(self, key: str) -> BaseException | None:
-        self.missing.append(key)
-        return self._read_operation.missing_error(self._store, key)
+    def place(self, output: ChunkOutput, on_completed: Callable[[BaseException | None], object]) -> None:
+        """Have the elements copied to `output`; `on_completed` is called with the error of that."""
+        if self._missing:
+            place: Callable[[], None] = partial(output.projection.fill, output.out, self._pipeline.spec.fill_value)
+        else:
+            place = partial(place_partial, self._pipeline, self._memory, output)
+        nbytes = output.projection.size * output.out.dtype.itemsize
+        self.operation.call_in_worker(place, on_completed, nbytes, self._store.url)
 
 
-class _PlacePartial(WorkItem):
-    __slots__ = ("chunk", "target")
-
-    def __init__(self, chunk: PartialChunk, target: Subscription) -> None:
-        super().__init__(target.nbytes)
-        self.chunk = chunk
-        self.target = target
-
-    def run(self) -> None:
-        self.chunk.place_in(self.target)
-
-    def finished(self) -> None:
-        end_subscription(self.target, self.error)
-
-
-async def read_partial_chunk(
-    operation: ReadOperation,
-    store: Store,
-    key: str,
-    chunk_id: Hashable,
-    pipeline: CodecPipeline,
-    ranges: Ranges,
-    out: NDArray[Any],
-    part: ChunkSelection,
-) -> bool:
-    """Read a part of a chunk that is a stored object.
-
-    Returns: False if the ranges are not of one version of a chunk of the right length: then it must be read whole.
-    """
-    assert pipeline.raw is not None
-    chunk = PartialChunk(operation, store, pipeline, pipeline.raw, ranges)
-    group = ChunkGroup(operation, store, (ChangedError, CodecError))
-    for each, start, length in chunk.subscribe(group, chunk_id):
-        operation.enqueue(RangeRequest(operation, store, key, start, length, each))
-    operation.resume()
-    try:
-        await group.wait()
-    except (ChangedError, CodecError):
-        return False
-    if not chunk.is_one_version(operation.state):
-        return False
-    placed = ChunkGroup(operation, store, ())
-    target = placed.add(out, part)
-    operation.track(target)
-    operation.submit(chunk.place(target), store)
-    with located(store=store.url, key=key):
-        await placed.wait()
-    return True
-
-
-def place_partial(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: DecodeTarget) -> None:
+def place_partial(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: ChunkOutput) -> None:
     """Copy elements to where `target` wants them; `memory` is a chunk's, and holds the bytes that this takes.
 
     Raises:

@@ -1,81 +1,95 @@
-"""A read as its requests and coroutines know it: its subscriptions, its tasks, its counts, its end."""
+"""A read of one caller: the walk over its stored objects, its subscriptions, its counts, its end."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.plan.multipart_plan import NO_SPLIT, split_limit
-from aiozarr.engine.plan.partial_plan import partial_planner
+from aiozarr.common.fork_safe import fork_safe_cached_property
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.progress import Progress
-from aiozarr.engine.read.located_reads import MAX_WAITING_REQUESTS, OriginRequests
 from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.chunk_batch import BatchSubscriber, InnerChunkBatch
-from aiozarr.engine.request.chunk_requests import ChunkRequest
-from aiozarr.engine.request.chunk_work_items import CopyCached, FillChunks
+from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
-    ChunkOperation,
-    InFlightChunk,
+    ChunkBatch,
+    CopyChunk,
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.request.multipart_request import MultipartRequest
-from aiozarr.engine.request.object_request import FetchRequest, ObjectRequest
 from aiozarr.engine.state import EngineState
+from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
-from aiozarr.engine.workers.worker_pool import WorkItem
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.model import Range, Version
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue
+from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
+from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+    from aiozarr.engine.read.located_reads import OriginRequests
+    from aiozarr.engine.request.shard_index import IndexFetch, OnIndex
 
 MAX_COPYING = 256
 """Cached chunks that one read has before the workers; it begins no more before half of them are in place."""
 
-
-def can_be_cached(pipeline: CodecPipeline) -> bool:
-    """Return whether the size of a decoded chunk is known: objects, such as strings, have theirs elsewhere."""
-    return not (pipeline.spec.is_variable or pipeline.spec.dtype.hasobject)
-
-
-class ChunkOutput(NamedTuple):
-    """The elements of one chunk that are wanted, and the array they go to."""
-
-    out: NDArray[Any]
-    projection: ChunkSelection
+MAX_EAGER_OBJECTS = 64
+"""A read of no more stored objects lets other readers join all of them from its beginning. At first, as many requests
+may be in flight."""
 
 
-class ReadOperation(ChunkOperation):
+class BlockSink:
+    """Where the elements of each stored object go: to their places in the output of the read."""
+
+    def may_begin(self) -> bool:
+        """Return whether another stored object may be begun."""
+        return True
+
+    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
+        """Return the array that a stored object's elements go to, and their places in it."""
+        return ChunkOutput(read.out, part)
+
+    def object_completed(self, out: NDArray[Any]) -> None:
+        """Pass on `out`, which has all elements of a stored object."""
+
+
+_OUTPUT = BlockSink()
+
+
+class ReadOperation(Operation):
     """Reads of one caller from the stores behind one queue. Lives on the I/O loop.
 
-    Attributes:
+    Args:
         state: the shared state of the I/O thread.
+        reads: the reads.
+        steps: yields a function for each stored object, or batch of them, which begins it. The function may return a
+            request to send at once.
+        sink: where the elements go.
+
+    Attributes:
         merge_limits: limits of merging ranges.
-        partial_planner: decides which chunks are read in part.
-        cached: chunks that came from the cache.
-        starting: coroutines that have not begun yet.
-        batches: batches of inner chunks that its coroutines wait for.
+        begun: stored objects that were begun.
+        bytes_left: bytes of elements of blocking reads that were not begun.
+        sorting: shards whose points are being sorted; no more at a time than there are threads.
     """
 
     def __init__(
         self,
         state: EngineState,
         reads: Sequence[Read],
+        steps: Callable[[ReadOperation, Sequence[Read]], Iterator[Callable[[], ScheduledRequest | None]]],
         *,
         settings: Settings,
         report: Report | None,
-        progress: Callable[[Progress], None] | None,
+        progress: Callable[[Progress], None] | None = None,
+        sink: BlockSink = _OUTPUT,
     ) -> None:
         super().__init__(
             state.pool,
@@ -87,27 +101,21 @@ class ReadOperation(ChunkOperation):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.state = state
-        self._store = reads[0].store
-        self.in_flight = state.in_flight
+        self.sink = sink
         self.merge_limits = self.queue.merge_limits(settings)
-        self.partial_planner = partial_planner(self.merge_limits, self.queue.is_blocking)
-        self.shared = self.cached = 0
-        self.pending_ranges = 0
-        self.decoding = 0
-        self.starting = 0
-        self.batches: set[InnerChunkBatch] = set()
-        self._ready = deque()
+        self.begun = self.sorting = 0
+        self.bytes_left = self.bytes_total
+        self._steps = steps(self, reads)
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
         self._missing = tuple([read.missing for read in reads if read.missing is not None])
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
-        # Parts of a file would all be read by the same disk.
-        self._multipart_bytes = NO_SPLIT if self.queue.is_blocking else settings.max_request_bytes
-        self._chunks_done = 0
-        self._copying = 0
+        self._chunks_done = self._cached = self._copying = 0
         self._subscriptions: set[Subscription] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._indexes: dict[OnIndex, IndexFetch] = {}
+        self._blocking_reads: set[ObjectRequest] = set()
+        self._store = reads[0].store
+        self._lookups: set[asyncio.Task[None]] = set()
         self._origins: dict[int, OriginRequests] = {}  # by the queue of another origin
-        self._requests: set[ObjectRequest] = set()
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
         self._prefault: OutputPrefaulter | None = None
         if fresh:
@@ -115,50 +123,113 @@ class ReadOperation(ChunkOperation):
             head_bytes = head_extent(reads[0].out, reads[0].parts) if self.queue.is_blocking else 0
             self._prefault = OutputPrefaulter(state.pool, fresh, head_bytes)
 
-    # --- origins ----------------------------------------------------------------------------------------------------
+    @fork_safe_cached_property
+    def partial_planner(self) -> PartialChunkPlanner:
+        """Decides which chunks are read in part."""
+        from aiozarr.engine.plan.partial_plan import partial_planner
+
+        return partial_planner(self.merge_limits, self.queue.is_blocking)
+
+    # --- the walk ---------------------------------------------------------------------------------------------------
+
+    def start_eagerly(self) -> None:
+        """Begin all of a small read at once: readers of the same chunks join it, however late its turn comes.
+
+        A large one begins what it has requests for, and others join that.
+        """
+        if self._prefault is not None:
+            self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
+        if self.queue.is_blocking or self.total > MAX_EAGER_OBJECTS:
+            return
+        try:
+            while self._may_begin() and (step := next(self._steps, None)) is not None:
+                step()
+        except Exception as error:
+            self.stop(error)
+
+    def next_request(self) -> ScheduledRequest | None:
+        if self._prefault is not None and self._prefault.delays_reads:
+            return None
+        while not self.stopped:
+            if not self._may_begin():
+                return None
+            step = next(self._steps, None)
+            if step is None:
+                break
+            request = step()
+            if request is not None:
+                return request
+            if self._ready:
+                return self._ready.popleft()
+        self.check_end()
+        return None
+
+    def _may_begin(self) -> bool:
+        """Return whether another object may be begun, and would not only hold up others."""
+        return (
+            self.sink.may_begin()
+            and self.sorting < self.pool.threads
+            and self.pending_ranges < self.max_pending_ranges
+            and len(self._lookups) < self.max_pending_ranges
+            and not self._waits_for_origins()
+            and self._copying < MAX_COPYING
+        )
+
+    def pending(self) -> int:
+        return len(self._ready) + self.total - self.begun
+
+    # --- located chunks ---------------------------------------------------------------------------------------------
+
+    def begin_located(self, store: Store, key: str, begin: Callable[[Location | None], None]) -> None:
+        """Call `begin` with the place of a stored object; later, if that must be looked up first."""
+        if not isinstance(store, LocatingStore):
+            begin(None)
+            return
+        from aiozarr.engine.read.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
+
+        self.max_pending_ranges = MAX_PENDING_LOCATED
+        try:
+            location = locate(store, key)
+        except LookupError:
+            lookup = asyncio.get_running_loop().create_task(store.prepare(key))
+        else:
+            begin(location)
+            return
+
+        def completed(task: asyncio.Task[None]) -> None:
+            self._lookups.discard(task)
+            # An error is raised by the request for the key.
+            if not task.cancelled() and not self.stopped:
+                task.exception()
+                try:
+                    begin(locate_prepared(store, key))
+                except Exception as error:
+                    self.stop(error)
+                self.resume()
+            self.released()
+
+        self.await_release()
+        self._lookups.add(lookup)
+        lookup.add_done_callback(completed)
 
     def queue_of(self, store: Store) -> RequestQueue:
         return self.queue if store is self._store else self.state.queue_for(store)
 
-    def enqueue(self, request: FetchRequest) -> None:
-        if request.queue is self.queue:
+    def enqueue(self, request: ScheduledRequest) -> None:
+        queue = request.queue if isinstance(request, ObjectRequest) else self.queue
+        if queue is self.queue:
             super().enqueue(request)
             return
-        origin = self._origins.get(id(request.queue))
+        origin = self._origins.get(id(queue))
         if origin is None:
-            origin = self._origins[id(request.queue)] = OriginRequests(self, request.queue)
+            from aiozarr.engine.read.located_reads import OriginRequests
+
+            origin = self._origins[id(queue)] = OriginRequests(self, queue)
         origin.add(request)
 
-    @property
-    def waits_for_origins(self) -> bool:
-        """True if so many requests wait for other origins that further ones would only take memory."""
-        return any(len(origin.ready) >= MAX_WAITING_REQUESTS for origin in self._origins.values())
-
-    def stop(self, error: BaseException) -> None:
-        origins = list(self._origins.values())
-        super().stop(error)
-        for origin in origins:
-            origin.queue.drop_cancelled()
-
-    def ended(self) -> None:
-        for origin in self._origins.values():
-            origin.close()
-        self._origins.clear()
-
-    def abandon_ready(self) -> None:
-        super().abandon_ready()
-        for origin in self._origins.values():
-            while origin.ready:
-                self.hand_over(origin.ready.popleft())
-
-    def start_eagerly(self) -> None:
-        if self._prefault is not None:
-            self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
-
-    @property
-    def delays_reads(self) -> bool:
-        """True until the first pages of a new output are present, for reads from memory and local files."""
-        return self._prefault is not None and self._prefault.delays_reads
+    def _waits_for_origins(self) -> bool:
+        """Return whether so many requests wait for other origins that further ones would only take memory."""
+        return any(origin.is_full for origin in self._origins.values())
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
@@ -167,145 +238,147 @@ class ReadOperation(ChunkOperation):
         """True if decoded chunks are cached."""
         return self._cache is not None
 
-    def share_key(self, chunk_id: Hashable) -> Hashable:
-        return chunk_id if self._outcome_key is None else (chunk_id, self._outcome_key)
+    def share_key(self, object_id: Hashable) -> Hashable:
+        """Return the key by which readers with the same settings share what is in flight of an object."""
+        return object_id if self._outcome_key is None else (object_id, self._outcome_key)
 
-    def is_in_flight(self, chunk_id: Hashable) -> bool:
-        """Return whether the chunk is being fetched."""
-        return self.share_key(chunk_id) in self.in_flight
-
-    def serve_cached(self, subscription: Subscription, chunk_id: Hashable) -> bool:
-        """Have the elements copied if the chunk is cached; return whether it is."""
+    def serve_cached(self, subscription: Subscription, chunk_id: Hashable, store: Store) -> bool:
+        """Have the elements of one chunk copied if it is cached; return whether it is."""
         if self._cache is None:
             return False
         oldest = asyncio.get_running_loop().time() - self.settings.chunk_cache_seconds
         values = self._cache.get(chunk_id, oldest)
         if values is None:
             return False
-        self.track(subscription)
+        self._subscriptions.add(subscription)
         self._copying += 1
-        self.cached += 1
-        self.pool.submit(_CopyToRead(self, subscription, values), self.fairness_key)
+        self._cached += 1
+        self.pool.submit(CopyChunk(subscription, values, store, self._copied), self.fairness_key)
         return True
 
-    def copied(self) -> None:
-        """The elements of a cached chunk are in place."""
+    def _copied(self) -> None:
         self._copying -= 1
         if self._copying in (0, MAX_COPYING // 2):
             self.resume()
 
     def subscribe(
-        self, subscription: Subscription, chunk_id: Hashable, pipeline: CodecPipeline, *, cached: bool = True
-    ) -> InFlightChunk | None:
-        """Join the chunk if it is in flight; else return it as new: its bytes are still to be fetched.
+        self,
+        subscription: Subscription,
+        object_id: Hashable,
+        pipeline: CodecPipeline,
+        location: Location | None = None,
+        *,
+        cached: bool = True,
+    ) -> ChunkBatch | None:
+        """Join the chunk that is an object if it is in flight; else return it as new: its bytes are to be fetched.
 
+        `location`: where its bytes are, if they are a range of another object.
         `cached`: it may go to the cache, because its id says whether it is still stored like that.
         """
+        share_key = object_id if self._outcome_key is None else (object_id, self._outcome_key)
+        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=cached):
+            return None
         self._subscriptions.add(subscription)
-        share_key = chunk_id if self._outcome_key is None else (chunk_id, self._outcome_key)
-        found = self.in_flight.get(share_key)
-        if found is None:
-            chunk = InFlightChunk(self.in_flight, share_key, pipeline, subscription)
+        in_flight = self.state.in_flight
+        if location is None:
+            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id)
         else:
-            chunk = found
-            chunk.join(subscription)
-            self.shared += 1
-        cache = self._cache
-        if cache is not None and cached and can_be_cached(pipeline) and cache.fits(pipeline.spec.nbytes):
-            if chunk.caches is None:
-                chunk.caches = {}
-            chunk.caches[cache] = chunk_id
-        return chunk if found is None else None
+            starts, lengths = (location.start,), (location.length,)
+            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, (0,), starts, lengths)
+        if cached and self._cache is not None:
+            self._add_cache(batch)
+        return batch
 
-    def enqueue_chunks(
-        self,
-        store: Store,
-        key: str,
-        byte_range: Range | None,
-        chunks: list[InFlightChunk],
-        cost: int,
-        if_match: Version | None = None,
-    ) -> None:
-        if cost > self._multipart_bytes and len(chunks) == 1 and (byte_range is None or if_match is not None):
-            limit = split_limit(store, self.settings) if self.state.has_versions(store) else NO_SPLIT
-            if limit < cost:
-                without_versions = self.state.stores_without_versions
-                request = MultipartRequest(
-                    self,
-                    store,
-                    key,
-                    byte_range,
-                    chunks[0],
-                    cost=cost,
-                    part_bytes=limit,
-                    if_match=if_match,
-                    stores_without_versions=without_versions,
-                )
-                if byte_range is not None:
-                    request.note_ready(self.now())
-                request.enqueue()
-                return
-        fetch = ChunkRequest(self, store, key, byte_range, chunks, cost=cost, if_match=if_match)
-        if byte_range is not None:
-            fetch.note_ready(self.now())
-        self.enqueue(fetch)
-
-    def track(self, subscription: Subscription) -> None:
+    def join(self, subscription: Subscription, share_key: Hashable, position: int, *, cached: bool) -> bool:
+        """Join the chunk at a position of an object if it is in flight; return whether it is."""
+        entry = self.state.in_flight.find(share_key, position)
+        if entry is None:
+            return False
+        batch, number = entry
+        batch.join(subscription, number)
         self._subscriptions.add(subscription)
+        self.shared += 1
+        if cached:
+            self._add_cache(batch)
+        return True
 
-    def subscription_ended(self, subscription: Subscription, *, is_done: bool) -> None:
-        """A subscription has ended; `is_done`: the elements of a chunk are in place."""
-        self._subscriptions.discard(subscription)
-        if is_done:
-            self._chunks_done += 1
-            if self.has_progress:
-                self.report_progress(subscription.nbytes)
+    def new_batch(
+        self,
+        subscription: Subscription,
+        share_key: Hashable,
+        pipeline: CodecPipeline,
+        object_id: Hashable,
+        positions: Sequence[int] = (0,),
+        starts: Sequence[int] = (),
+        lengths: Sequence[int] = (),
+        *,
+        cached: bool,
+    ) -> ChunkBatch:
+        """Return chunks that are not in flight, of which their bytes are to be fetched."""
+        self._subscriptions.add(subscription)
+        in_flight = self.state.in_flight
+        batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, positions, starts, lengths)
+        if cached:
+            self._add_cache(batch)
+        return batch
+
+    def _add_cache(self, batch: ChunkBatch) -> None:
+        """Have the chunks of `batch` cached, if their sizes are known: those of strings are elsewhere."""
+        cache, spec = self._cache, batch.pipeline.spec
+        if cache is None or cache in batch.caches or spec.is_variable or spec.dtype.hasobject:
+            return
+        if cache.fits(spec.nbytes):
+            batch.caches = (*batch.caches, cache)
+
+    def await_index(self, on_completed: OnIndex, fetch: IndexFetch) -> None:
+        """Leave the request for an index if this read stops."""
+        self._indexes[on_completed] = fetch
+
+    def index_received(self, on_completed: OnIndex) -> None:
+        """Note that `on_completed` was called, or is not to be called."""
+        self._indexes.pop(on_completed, None)
+
+    def await_blocking(self, request: ObjectRequest) -> None:
+        """Do not end before a batch of chunks of a blocking store has."""
+        self._blocking_reads.add(request)
+
+    # --- outcomes ---------------------------------------------------------------------------------------------------
+
+    def subscription_completed(self, subscription: Subscription, chunks: int, nbytes: int) -> None:
+        """Count the `chunks` of a subscription that are in place, with `nbytes` of elements."""
+        if not subscription.left:
+            self._subscriptions.discard(subscription)
+        self.add_chunks(chunks, nbytes)
         # A read whose objects are not all done has more to wait for.
         if self.stopped or self.done == self.total:
             self.check_end()
 
-    def forget(self, subscription: Subscription) -> None:
-        """Do not wait for `subscription` any more, which has failed."""
-        self._subscriptions.discard(subscription)
-
-    def add_done(self, chunks: int, nbytes: int) -> None:
-        """So many chunks are in place, with so many bytes of elements."""
+    def add_chunks(self, chunks: int, nbytes: int) -> None:
+        """Count chunks that are in place, with `nbytes` of elements."""
         self._chunks_done += chunks
-        self.report_progress(nbytes)
+        if nbytes:
+            self.report_progress(nbytes)
 
-    def object_done(self, out: NDArray[Any]) -> None:
-        """All elements of a stored object are in `out`."""
-        self.done += 1
-        self.object_completed(out)
-
-    @abstractmethod
     def object_completed(self, out: NDArray[Any]) -> None:
-        """All elements of a stored object are in `out`: pass them on."""
+        """Pass on `out`, which has all elements of a stored object."""
+        self.done += 1
+        self.sink.object_completed(out)
 
-    @abstractmethod
-    def sorting_ended(self) -> None:
-        """The points of a shard are sorted by inner chunk, or will not be."""
-
-    def await_blocking(self, request: ObjectRequest) -> None:
-        """Do not end before a batch of chunks of a blocking store has."""
-        self._requests.add(request)
-
-    def blocking_read_done(
+    def blocking_read_completed(
         self, request: ObjectRequest, outputs: Sequence[ChunkOutput], error: BaseException | None
     ) -> None:
-        """A worker has finished with a batch of chunks of a blocking store."""
-        self._requests.discard(request)
+        """Take the chunks of a blocking store that a worker has read."""
+        self._blocking_reads.discard(request)
         if error is not None:
             self.stop(error)
             return
         if not self.stopped:
-            self.done += len(outputs)
-            for output in outputs:
-                self.object_completed(output.out)
             nbytes = 0
             if self.has_progress:
                 nbytes = sum([each.projection.size * each.out.dtype.itemsize for each in outputs])
-            self.add_done(len(outputs), nbytes)
+            for output in outputs:
+                self.object_completed(output.out)
+            self.add_chunks(len(outputs), nbytes)
         self.check_end()
 
     def missing_error(self, store: Store, key: str) -> BaseException | None:
@@ -320,178 +393,53 @@ class ReadOperation(ChunkOperation):
             key=key,
         )
 
-    # --- workers and coroutines -------------------------------------------------------------------------------------
-
-    def fill(self, subscriptions: Sequence[Subscription], fill_value: NDArray[Any], store: Store) -> None:
-        """Have the fill value written: `store` holds nothing for these."""
-        self._subscriptions.update(subscriptions)
-        self.submit(FillChunks(subscriptions, fill_value), store)
-
-    def submit(self, work: WorkItem, store: Store) -> None:
-        """Have a worker do `work` on elements of an array in `store`, which belongs to no request."""
-        self.pool.submit(work if self.observer is None else self.observer.timed(work, store.url), self.fairness_key)
-
-    def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the coroutine of one stored object. An error stops the read, and the end of the read cancels it."""
-        self.starting += 1
-        task = asyncio.get_running_loop().create_task(self._run_coroutine(function))
-        self._tasks.add(task)
-        task.add_done_callback(self._coroutine_ended)
-
-    async def _run_coroutine(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.starting -= 1
-        if not self.starting:
-            # It has waited for these before it begins further objects.
-            self.resume()
-        await function()
-
-    def _coroutine_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is None:
-            self.check_end()
-        else:
-            try:
-                self.stop(error)
-            finally:
-                error = None  # its traceback leads to the coroutine, which holds this read
-
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:
         if self._prefault is not None:
             self._prefault.stop()
-        for request in list(self._requests):
-            request.cancel()
-        for batch in self.batches:
-            # Not by their coroutines, which end later: a stopped read sends no requests, and others would join them.
-            batch.give_up()
+        for blocking_read in self._blocking_reads:
+            self.queue.cancel(blocking_read)
+        for on_completed, fetch in self._indexes.items():
+            fetch.leave(on_completed)
+        self._indexes.clear()
         for subscription in list(self._subscriptions):
-            self._leave(subscription)
-        for task in self._tasks:
-            task.cancel()
-        self.abandon_ready()
+            if subscription.batch is not None:
+                subscription.batch.leave(subscription)
+                if not subscription.left:
+                    self._subscriptions.discard(subscription)
+        for lookup in self._lookups:
+            lookup.cancel()
+        ready = list(self._ready)
+        self._ready.clear()
+        for origin in self._origins.values():
+            ready += origin.take_all()
+        for request in ready:
+            # Requests that other operations wait for are left to them.
+            owner = request.handler.next_owner() if isinstance(request, FetchRequest) else None
+            if owner is None:
+                request.completed(asyncio.CancelledError())
+            else:
+                owner.enqueue(request)
+                owner.resume()
 
-    def _leave(self, subscription: Subscription) -> None:
-        chunk = subscription.chunk
-        if chunk is None or chunk.decoding_started:
-            return  # a worker has it, for a moment
-        chunk.subscriptions.remove(subscription)
-        self._subscriptions.discard(subscription)
-        if not chunk.subscriptions:
-            chunk.table.close(chunk)
-            if chunk.request is not None:
-                chunk.request.chunk_abandoned()
-                self.await_cancelled(chunk.request)
-
-    def await_cancelled(self, request: FetchRequest) -> None:
-        if request.cancelled and request not in self._requests:
-            self._requests.add(request)
-            request.on_closed(partial(self._cancelled, request))
-
-    def _cancelled(self, request: FetchRequest) -> None:
-        self._requests.discard(request)
-        self.check_end()
+    def leave_queues(self) -> None:
+        super().leave_queues()
+        for origin in self._origins.values():
+            origin.queue.unregister(origin)
+        self._origins.clear()
 
     def is_idle(self) -> bool:
-        if self._subscriptions or self._tasks or self._requests or self.decoding:
+        if self._subscriptions or self._indexes or self._blocking_reads or not super().is_idle():
             return False
         if self._prefault is None:
             return True
-        if self.is_complete():
-            self._prefault.stop()
+        self._prefault.stop()
         return not self._prefault.under_way
 
     def add_to_report(self) -> None:
         if self.report is not None:
             # A stopped read has not received all that it subscribed to.
-            cached = min(self.cached, self._chunks_done)
+            cached = min(self._cached, self._chunks_done)
             shared = min(self.shared, self._chunks_done - cached)
             self.report.operation(chunks=self._chunks_done, shared=shared, cached=cached)
-
-
-class _CopyToRead(CopyCached):
-    """As `CopyCached`, for a read that begins further objects when few copies are left."""
-
-    __slots__ = ("operation",)
-
-    def __init__(self, operation: ReadOperation, subscription: Subscription, values: NDArray[Any]) -> None:
-        super().__init__(subscription, values)
-        self.operation = operation
-
-    def finished(self) -> None:
-        super().finished()
-        self.operation.copied()
-
-
-class ChunkGroup(BatchSubscriber):
-    """Subscriptions of one coroutine.
-
-    Args:
-        operation: the read.
-        store: the store of the chunks.
-        retried: errors that are raised when all other chunks have ended, because the coroutine reads them again.
-    """
-
-    def __init__(self, operation: ReadOperation, store: Store, retried: tuple[type[Exception], ...]) -> None:
-        self.operation = self._read_operation = operation
-        self._store = store
-        self._retried = retried
-        self._open = 0
-        self._error: BaseException | None = None
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def add(self, out: NDArray[Any], part: ChunkSelection) -> Subscription:
-        """Return a subscription whose outcome is awaited."""
-        self._open += 1
-        return Subscription(self, out, part)
-
-    def expect(self, count: int) -> None:
-        """Await the outcome of so many chunks more; `ended` reports it."""
-        self._open += count
-
-    async def wait(self) -> None:
-        """Wait until all have ended; raise the first error."""
-        if self._open:
-            await self._future
-        if self._error is not None:
-            try:
-                raise self._error
-            finally:
-                self._error = None  # its traceback holds this frame
-
-    def ended(self, count: int, error: BaseException | None = None) -> None:
-        """So many chunks have ended, well or with `error`."""
-        self._open -= count
-        if self._future.done():
-            # The coroutine has its error or was cancelled. Another error would refer to this group by its traceback.
-            return
-        if self._error is None:
-            self._error = error
-        is_over = not self._open or (error is not None and not isinstance(error, self._retried))
-        if is_over:
-            if error is not None and not isinstance(error, self._retried):
-                self._error = error
-            self._future.set_result(None)
-
-    # --- outcomes ---------------------------------------------------------------------------------------------------
-
-    def chunk_done(self, subscription: Subscription) -> None:
-        self._read_operation.subscription_ended(subscription, is_done=True)
-        self.ended(1)
-
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        self._read_operation.subscription_ended(subscription, is_done=False)
-        self.ended(1, error)
-
-    def batch_done(self, count: int, nbytes: int) -> None:
-        self._read_operation.add_done(count, nbytes)
-        self.ended(count)
-        self._read_operation.check_end()
-
-    def batch_failed(self, count: int, error: BaseException) -> None:
-        self.ended(count, error)
-        self._read_operation.check_end()
-
-    def missing_error(self, key: str) -> BaseException | None:
-        return self._read_operation.missing_error(self._store, key)

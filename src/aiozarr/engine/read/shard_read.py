@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
+from collections.abc import Hashable, Sequence
+from functools import partial
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.codecs.pipeline.shard_layout import EMPTY
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.plan.partial_plan import whole_request
-from aiozarr.engine.plan.plan import inner_parts
+from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.read.partial_chunk import PartialChunk
-from aiozarr.engine.read.read_operation import ChunkGroup, ReadOperation
-from aiozarr.engine.request.chunk_batch import MIN_BATCH_CHUNKS, InnerChunkBatch, WantedRange
-from aiozarr.engine.request.in_flight import InFlightChunk, InternedKey, Subscription
-from aiozarr.engine.request.index_request import IndexEntry, IndexRequest, WholeShardRequest
+from aiozarr.engine.read.read_operation import ReadOperation
+from aiozarr.engine.request.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
+from aiozarr.engine.request.shard_index import IndexEntry, IndexFetch
+from aiozarr.engine.workers.decoder import ChunkOutput
+from aiozarr.engine.workers.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
@@ -26,14 +26,14 @@ from aiozarr.stores.contract import Store
 MAX_ATTEMPTS = 4
 """How often a shard that is replaced meanwhile is read from its index on, before that is an error."""
 
-
 CHANGES_BEFORE_WHOLE = 2
 """How often a shard has to be replaced during one read before it is fetched whole, by one request."""
+
 MAX_WHOLE_BYTES = 64 << 20
 """The size up to which a shard that is replaced again and again is fetched whole."""
 
 
-class ShardRead:
+class ShardRead(Subscriber[ReadOperation]):
     """One shard of one read. All its inner chunks are of one version of the object, or it is read again."""
 
     def __init__(
@@ -42,70 +42,46 @@ class ShardRead:
         layout: ArrayLayout,
         store: Store,
         key: str,
-        out: NDArray[Any],
-        projection: ChunkSelection,
+        output: ChunkOutput,
         location: Location | None = None,
     ) -> None:
-        stored = layout.object_of(projection)
+        self._projection = output.projection
+        stored = layout.object_of(self._projection)
         assert stored.shard is not None
-        self._operation = operation
+        self.operation = operation
         self._stored = stored
         self._shard = stored.shard
         self._store = store
         self._key = key
-        self._out = out
-        self._projection = projection
+        self._out = output.out
         self._parts: list[tuple[int, ChunkSelection]] | None = None
         self._shard_id = (store.identity, key, layout.token)
-        self._changes = 0
-        # The object that contains the shard, and where it begins there: requests for inner chunks are merged by object.
+        # The object that contains the shard, and where it begins there: ranges of inner chunks are merged by object.
         self._object, self._object_key, self._base = (store, key, 0) if location is None else location[:3]
-        self._object_id = None if location is None else location.store.object_identity(location.key)
+        # The points of index arrays must be sorted by inner chunk first.
+        self._is_long = self._projection.point_count >= LARGE_POINT_COUNT
+        self._attempt = 1
+        self._changes = 0
+        self._open = 0
+        self._error: BaseException | None = None
+        self._partial: list[tuple[PartialChunk, ChunkOutput]] = []
 
-    async def read(self) -> None:
-        """Read the shard.
+    def begin(self) -> None:
+        """Read the shard. An error stops the read of which it is a part."""
+        if not self._is_long:
+            self._find_index()
+            return
+        self.operation.sorting += 1
+        self.operation.call_in_worker(self._inner_parts, self._sorted, BATCH_BYTES)
 
-        Raises:
-            StoreError, CodecError, MissingChunkError
-        """
-        operation = self._operation
-        if self.is_long:
-            try:
-                await operation.pool.call(self.sort)
-            finally:
-                operation.sorting_ended()
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            try:
-                entry, request = await self._find_index(attempt)
-            except ChecksumError:
-                # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
-                if attempt > 1:
-                    raise
-                continue
-            try:
-                await self._read_chunks(entry, request, attempt)
-            except (ChangedError, ChecksumError) as error:
-                self._changes += isinstance(error, ChangedError)
-                if attempt == MAX_ATTEMPTS or (isinstance(error, ChecksumError) and attempt > 1):
-                    raise
-                # All of it again: old and new inner chunks must not stand side by side.
-                operation.state.indexes.cache.drop(self._shard_id)
-                operation.state.chunk_caches.drop(self._store.object_identity(self._key))
-            else:
-                break
-        operation.object_done(self._out)
-        operation.report_progress(0)
-
-    # --- the wanted inner chunks ------------------------------------------------------------------------------------
-
-    @property
-    def is_long(self) -> bool:
-        """True if the points of index arrays must be sorted by inner chunk first."""
-        return self._projection.point_count >= LARGE_POINT_COUNT
-
-    def sort(self) -> None:
-        """Sort the points of index arrays by inner chunk; in a worker."""
-        self._inner_parts()
+    def _sorted(self, error: BaseException | None) -> None:
+        operation = self.operation
+        operation.sorting -= 1
+        operation.resume()
+        if error is not None:
+            operation.stop(error)
+        elif not operation.stopped:
+            self._find_index()
 
     def _inner_parts(self) -> list[tuple[int, ChunkSelection]]:
         """Return the linear index of every inner chunk, with what is wanted of it; made once for all steps."""
@@ -113,45 +89,25 @@ class ShardRead:
             self._parts = list(inner_parts(self._stored, self._projection))
         return self._parts
 
-    def _count_inner(self) -> int:
-        return len(self._inner_parts())
-
     # --- the index --------------------------------------------------------------------------------------------------
 
-    async def _find_index(self, attempt: int) -> tuple[IndexEntry, IndexRequest | None]:
-        """Return the index, and the request that has fetched it; None if it was cached."""
-        operation = self._operation
-        indexes = operation.state.indexes
+    def _find_index(self) -> None:
+        operation = self.operation
         is_unsteady = self._changes >= CHANGES_BEFORE_WHOLE
-        entry = None if is_unsteady else indexes.cache.get(self._shard_id)
+        entry = None if is_unsteady else operation.state.indexes.cache.get(self._shard_id)
         if entry is not None and self._will_be_validated(entry):
-            return entry, None
+            self._read_chunks(entry, None)
+            return
         whole_bytes = None
         if entry is None:
-            ranges = self._store.supports.partial_reads
-            limits = operation.merge_limits
-            whole_bytes = whole_request(self._shard, self._projection, self._count_inner, limits, ranges=ranges)
+            ranges, limits = self._store.supports.partial_reads, operation.merge_limits
+            count = lambda: len(self._inner_parts())  # noqa: E731  # few shards need it
+            whole_bytes = whole_request(self._shard, self._projection, count, limits, ranges=ranges)
             if is_unsteady and whole_bytes is None:
                 whole_bytes = MAX_WHOLE_BYTES
-        is_first = attempt == 1 and not self.is_long
-        while True:
-            request = await indexes.get(
-                operation,
-                self._store,
-                self._key,
-                self._shard,
-                self._shard_id,
-                whole_bytes=whole_bytes,
-                # An index that another reader waits for may be outdated when its inner chunks are requested.
-                share_id=(self._shard_id, "whole") if is_unsteady and whole_bytes is not None else None,
-                ready_since=None if is_first else operation.now(),
-            )
-            if isinstance(request, WholeShardRequest) and request.too_large:
-                request.reader_done(operation)
-                whole_bytes, is_first = None, False
-                continue
-            assert request.entry is not None
-            return request.entry, request
+        # An index that another reader waits for may be outdated when its inner chunks are requested.
+        is_own = is_unsteady and whole_bytes is not None
+        self._request_index(whole_bytes, is_first=self._attempt == 1 and not self._is_long, is_own=is_own)
 
     def _will_be_validated(self, entry: IndexEntry) -> bool:
         """Return whether using a cached index sends a request that insists on its version, or did so lately.
@@ -162,174 +118,205 @@ class ShardRead:
         index = entry.index
         return index is not None and any(index.locate(position) is not None for position, _ in self._inner_parts())
 
+    def _request_index(self, whole_bytes: int | None, *, is_first: bool, is_own: bool = False) -> None:
+        operation = self.operation
+        fetch = operation.state.indexes.request(
+            operation,
+            self._index_completed,
+            self._store,
+            self._key,
+            self._shard,
+            self._shard_id,
+            operation.share_key((self._shard_id, "whole") if is_own else self._shard_id),
+            whole_bytes=whole_bytes,
+            ready_since=None if is_first else operation.now(),
+        )
+        operation.await_index(self._index_completed, fetch)
+
+    def _index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
+        operation = self.operation
+        operation.index_received(self._index_completed)
+        if operation.stopped:
+            return
+        if isinstance(error, ChecksumError) and self._attempt == 1:
+            # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
+            self._attempt += 1
+            self._find_index()
+        elif error is not None:
+            operation.stop(error)
+        elif fetch.is_too_large:
+            self._request_index(None, is_first=False)
+        else:
+            self._read_chunks(fetch.entry, fetch if fetch.is_whole else None)
+
     # --- the inner chunks -------------------------------------------------------------------------------------------
 
-    async def _read_chunks(self, entry: IndexEntry, request: IndexRequest | None, attempt: int) -> None:
-        """Read the inner chunks that `entry` locates; others read as the fill value."""
-        operation = self._operation
-        retried = (ChangedError, ChecksumError) if attempt == 1 else (ChangedError,)
-        group = ChunkGroup(operation, self._store, retried)
-        partial: list[tuple[PartialChunk, ChunkSelection]] = []
-        batch: InnerChunkBatch | None = None
-        try:
-            if entry.index is None:
-                self._fill_all(group)
-            elif isinstance(request, WholeShardRequest):
-                self._subscribe(group, entry.index, entry.version, partial, request)
-            else:
-                batch = self._subscribe_batch(group, entry.index, entry.version)
-                if batch is None:
-                    self._subscribe(group, entry.index, entry.version, partial, None)
-        finally:
-            if request is not None:
-                request.reader_done(operation)
-            if not self.is_long:
-                self._parts = None  # those who wait for the chunks have what they need of it
-        operation.resume()
-        try:
-            await group.wait()
-        finally:
-            if batch is not None:
-                batch.give_up()
-                operation.batches.discard(batch)
-        if partial:
-            await self._place(partial, retried)
+    def _read_chunks(self, entry: IndexEntry, whole: IndexFetch | None) -> None:
+        """Read the inner chunks that `entry` locates, from `whole` if it brings the shard; fill the others."""
+        self._partial.clear()
+        self._open = 1  # until all are subscribed to
+        if entry.index is None:
+            error = self.operation.missing_error(self._store, self._key)
+            if error is not None:
+                self.operation.stop(error)
+                return
+            self._fill([self._projection])
+        else:
+            self._subscribe(entry.index, entry.version, whole)
+        if not self._is_long:
+            self._parts = None  # those who wait for the chunks have what they need of it
+        self._count_down(1, None)
 
-    def _fill_all(self, group: ChunkGroup) -> None:
-        operation = self._operation
-        error = operation.missing_error(self._store, self._key)
-        if error is not None:
-            raise error
-        operation.fill([group.add(self._out, self._projection)], self._stored.spec.fill_value, self._store)
-
-    def _subscribe(
-        self,
-        group: ChunkGroup,
-        index: ShardIndex,
-        version: Version | None,
-        partial: list[tuple[PartialChunk, ChunkSelection]],
-        whole: WholeShardRequest | None,
-    ) -> None:
-        """Subscribe to each inner chunk; have those fetched that are neither cached nor in flight nor in `whole`."""
-        operation = self._operation
+    def _subscribe(self, index: ShardIndex, version: Version | None, whole: IndexFetch | None) -> None:
+        """Subscribe to the inner chunks; have those fetched that are neither cached nor in flight nor in `whole`."""
+        operation, inner = self.operation, self._shard.inner
         object_id = InternedKey((self._shard_id, version))
-        wanted: list[WantedRange] = []
-        empty: list[Subscription] = []
+        share_key = operation.share_key(object_id)
         # Without a version nothing says whether a cached chunk is still stored.
         cached = version is not None and not version.weak
-        inner, out = self._shard.inner, self._out
-        may_be_partial = whole is None and inner.raw is not None
         numbered = self._inner_parts()
-        starts, lengths = index.locate_all([position for position, _ in numbered])
-        for (position, part), start, length in zip(numbered, starts, lengths, strict=True):
-            if start == EMPTY:
-                empty.append(group.add(out, part))
-                continue
-            chunk_id = (object_id, position)
-            if may_be_partial:
-                ranges = self._subscribe_partial(group, partial, part, chunk_id, length, versioned=version is not None)
-                if ranges is not None:
+        positions, parts = [position for position, _ in numbered], [part for _, part in numbered]
+        starts, lengths = index.locate_all(positions)
+        batches: list[ChunkBatch] = []
+        is_in_flight = share_key in operation.state.in_flight
+        if EMPTY in starts or is_in_flight or operation.has_cache or (whole is None and inner.raw is not None):
+            left: list[int] = []
+            empty: list[ChunkSelection] = []
+            for at, (position, part, start) in enumerate(zip(positions, parts, starts, strict=True)):
+                chunk_id = (object_id, position)
+                if start == EMPTY:
+                    empty.append(part)
+                elif whole is None and inner.raw is not None and lengths[at] == inner.raw.nbytes:
+                    # The codecs refuse one of another length.
                     first = start + self._base
-                    wanted += [WantedRange(chunk, first + offset, nbytes) for chunk, offset, nbytes in ranges]
-                    continue
-            subscription = group.add(out, part)
-            if cached and operation.serve_cached(subscription, chunk_id):
-                continue
-            chunk = operation.subscribe(subscription, chunk_id, inner, cached=cached)
-            if chunk is not None:
-                # A whole shard was fetched by its own key.
-                wanted.append(WantedRange(chunk, start if whole is not None else start + self._base, length))
-        if empty:
-            operation.fill(empty, self._stored.spec.fill_value, self._store)
-        if whole is not None:
-            for each in wanted:
-                whole.add(*each)
-        elif wanted:
-            self._fetch(object_id, version, wanted)
+                    ranges = self._partial_batches(part, share_key, chunk_id, first, versioned=version is not None)
+                    if ranges is None:
+                        left.append(at)
+                    else:
+                        batches += ranges
+                else:
+                    left.append(at)
+            if empty:
+                self._fill(empty)
+            if is_in_flight or operation.has_cache:
+                find = partial(self._find_chunk, share_key, object_id, cached=cached)
+                left = [at for at in left if not find(positions[at], parts[at])]
+            positions, parts = [positions[at] for at in left], [parts[at] for at in left]
+            starts, lengths = [starts[at] for at in left], [lengths[at] for at in left]
+        if positions:
+            self._open += len(positions)
+            if whole is None and self._base:  # a whole shard was fetched by its own key
+                starts = [start + self._base for start in starts]
+            subscription = Subscription(self, self._out, parts)
+            batch = operation.new_batch(
+                subscription, share_key, inner, object_id, positions, starts, lengths, cached=cached
+            )
+            if whole is not None:
+                whole.add(batch)
+            else:
+                batches.append(batch)
+        if batches:
+            place: Hashable = object_id
+            if self._object is not self._store:
+                place = (self._object.object_identity(self._object_key), version)
+            operation.state.coalescer.add(
+                operation, self._object, self._object_key, place, version, operation.merge_limits, batches
+            )
 
-    def _fetch(
-        self, object_id: InternedKey, version: Version | None, wanted: list[WantedRange] | list[InnerChunkBatch]
-    ) -> None:
-        operation = self._operation
-        merging = object_id if self._object_id is None else (self._object_id, version)
-        operation.state.coalescer.add(
-            operation, self._object, self._object_key, merging, version, operation.merge_limits, wanted
-        )
+    def _find_chunk(
+        self, share_key: Hashable, object_id: InternedKey, position: int, part: ChunkSelection, *, cached: bool
+    ) -> bool:
+        """Read an inner chunk that is cached or in flight; return whether it is."""
+        operation = self.operation
+        subscription = Subscription(self, self._out, (part,))
+        if (cached and operation.serve_cached(subscription, (object_id, position), self._store)) or operation.join(
+            subscription, share_key, position, cached=cached
+        ):
+            self._open += 1
+            return True
+        return False
 
-    def _subscribe_partial(
+    def _partial_batches(
         self,
-        group: ChunkGroup,
-        partial: list[tuple[PartialChunk, ChunkSelection]],
         part: ChunkSelection,
+        share_key: Hashable,
         chunk_id: tuple[InternedKey, int],
-        length: int,
+        start: int,
         *,
         versioned: bool,
-    ) -> list[tuple[InFlightChunk, int, int]] | None:
+    ) -> list[ChunkBatch] | None:
         """Subscribe to ranges of an uncompressed inner chunk; return those to fetch, or None to fetch all of it."""
-        operation, inner = self._operation, self._shard.inner
-        # The codecs refuse one of another length.
-        if inner.raw is None or length != inner.raw.nbytes or operation.has_cache or operation.is_in_flight(chunk_id):
+        operation, inner = self.operation, self._shard.inner
+        if operation.has_cache or operation.state.in_flight.find(share_key, chunk_id[1]) is not None:
             return None
         ranges = operation.partial_planner.ranges(part, inner, versioned=versioned)
         if ranges is None:
             return None
-        chunk = PartialChunk(operation, self._store, inner, inner.raw, ranges)
-        partial.append((chunk, part))
-        return chunk.subscribe(group, chunk_id)
+        self._open += 1
+        chunk = PartialChunk(operation, self._store, inner, ranges, partial(self._count_down, 1))
+        self._partial.append((chunk, ChunkOutput(self._out, part)))
+        return chunk.subscribe(chunk_id, start)
 
-    async def _place(
-        self, partial: list[tuple[PartialChunk, ChunkSelection]], retried: tuple[type[Exception], ...]
+    def _fill(self, parts: Sequence[ChunkSelection]) -> None:
+        """Have the fill value written: nothing is stored for these parts."""
+        out, fill_value = self._out, self._stored.spec.fill_value
+
+        def fill() -> None:
+            for part in parts:
+                part.fill(out, fill_value)
+
+        nbytes = sum([part.size for part in parts]) * fill_value.dtype.itemsize
+        self._open += len(parts)
+        self.operation.call_in_worker(fill, partial(self._placed, len(parts), nbytes), nbytes, self._store.url)
+
+    # --- outcomes ---------------------------------------------------------------------------------------------------
+
+    def chunks_completed(
+        self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
-        """Copy the elements of chunks whose ranges have come to their places."""
-        operation = self._operation
-        group = ChunkGroup(operation, self._store, retried)
-        for chunk, part in partial:
-            target = group.add(self._out, part)
-            operation.track(target)
-            operation.submit(chunk.place(target), self._store)
-        await group.wait()
+        self.operation.subscription_completed(subscription, 0 if error is not None else count, nbytes)
+        self._count_down(count, error)
 
-    def _subscribe_batch(self, group: ChunkGroup, index: ShardIndex, version: Version | None) -> InnerChunkBatch | None:
-        """As `_subscribe`, for many chunks that no other reader wants; return None if that is not the case."""
-        operation, inner = self._operation, self._shard.inner
-        batches = operation.state.batches
-        object_id = InternedKey((self._shard_id, version))
-        others = batches.get(operation.share_key(object_id))
-        if others is not None:
-            positions = [position for position, _ in self._inner_parts()]
-            for other in list(others):
-                other.split_out(positions)
-            return None
-        if operation.has_cache or self._count_inner() < MIN_BATCH_CHUNKS:
-            return None
-        numbered = self._inner_parts()
-        planner, versioned = operation.partial_planner, version is not None
-        if inner.raw is not None and any(planner.ranges(part, inner, versioned=versioned) for _, part in numbered):
-            return None
-        positions = [position for position, _ in numbered]
-        if any(operation.is_in_flight((object_id, position)) for position in positions):
-            return None
-        offsets, sizes = index.locate_all(positions)
-        stored = [at for at, start in enumerate(offsets) if start != EMPTY]
-        lengths = [sizes[at] for at in stored]
-        if len(stored) < MIN_BATCH_CHUNKS or max(lengths) > operation.merge_limits.max_request_bytes:
-            return None
-        if len(stored) < len(numbered):
-            empty = [group.add(self._out, numbered[at][1]) for at, start in enumerate(offsets) if start == EMPTY]
-            operation.fill(empty, self._stored.spec.fill_value, self._store)
-        group.expect(len(stored))
-        batch = InnerChunkBatch(
-            batches,
-            group,
-            self._out,
-            inner,
-            object_id,
-            [positions[at] for at in stored],
-            [numbered[at][1] for at in stored],
-            [offsets[at] + self._base for at in stored],
-            lengths,
-        )
-        operation.batches.add(batch)
-        self._fetch(object_id, version, [batch])
-        return batch
+    def _placed(self, count: int, nbytes: int, error: BaseException | None) -> None:
+        if error is None:
+            self.operation.add_chunks(count, nbytes)
+        self._count_down(count, error)
+
+    def _count_down(self, count: int, error: BaseException | None) -> None:
+        """Note that `count` chunks have their outcome. After the last one the shard is complete, or read again."""
+        operation = self.operation
+        self._open -= count
+        if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempt == 1):
+            self._error = self._error or error
+        elif error is not None:
+            operation.stop(error)
+        if self._open or operation.stopped:
+            return
+        error, self._error = self._error, None
+        if error is not None:
+            self._read_again(error)
+        elif self._partial:
+            placed, self._partial = self._partial, []
+            self._open = len(placed)
+            for chunk, output in placed:
+                nbytes = output.projection.size * self._out.dtype.itemsize
+                chunk.place(output, partial(self._placed, 1, nbytes))
+        else:
+            operation.object_completed(self._out)
+            operation.report_progress(0)
+            operation.check_end()
+
+    def _read_again(self, error: BaseException) -> None:
+        """Read all of the shard again: old and new inner chunks must not stand side by side."""
+        operation = self.operation
+        self._changes += isinstance(error, ChangedError)
+        if self._attempt == MAX_ATTEMPTS:
+            operation.stop(error)
+            return
+        self._attempt += 1
+        operation.state.indexes.cache.drop(self._shard_id)
+        operation.state.chunk_caches.drop(self._store.object_identity(self._key))
+        self._find_index()
+
+    def missing_error(self, key: str) -> BaseException | None:
+        return self.operation.missing_error(self._store, key)

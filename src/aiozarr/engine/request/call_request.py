@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from aiozarr.common.concurrency import wait_uncancelled
-from aiozarr.schedule.queue import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import RetryPolicy
 from aiozarr.settings import Settings
 
@@ -18,8 +18,7 @@ class SingleRequestSource(RequestSource):
     """A source of one request, which so takes its turn between the requests of other sources, not after them."""
 
     def __init__(self, request: ScheduledRequest, settings: Settings) -> None:
-        self.max_requests = None if settings.max_requests == "auto" else settings.max_requests
-        self.max_bytes = settings.max_bytes_in_flight
+        self.limit_to(settings)
         self._request: ScheduledRequest | None = request
 
     def next(self) -> ScheduledRequest | None:
@@ -44,7 +43,7 @@ class CallRequest(ScheduledRequest, Generic[T]):
         queue: the queue.
         policy: decides about repetitions.
         function: is called with the number of the attempt, from 1 on.
-        cost: bytes of the budget that are in use meanwhile.
+        held: bytes of the budget that are in use meanwhile.
 
     Attributes:
         result: what the function has returned.
@@ -55,9 +54,9 @@ class CallRequest(ScheduledRequest, Generic[T]):
     __slots__ = ("error", "function", "future", "is_completed", "queue", "result")
 
     def __init__(
-        self, queue: RequestQueue, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], cost: int
+        self, queue: RequestQueue, policy: RetryPolicy, function: Callable[[int], Awaitable[T]], held: int
     ) -> None:
-        super().__init__(policy, cost)
+        super().__init__(policy, held)
         self.queue = queue
         self.function = function
         self.result: T | None = None
@@ -72,7 +71,7 @@ class CallRequest(ScheduledRequest, Generic[T]):
         self.error = error
         self.is_completed = True
         if error is None:
-            self.queue.release(self.cost)
+            self.queue.release(self.held)
         if self.future.done():
             return
         if error is None:
@@ -82,11 +81,23 @@ class CallRequest(ScheduledRequest, Generic[T]):
         else:
             self.future.set_exception(error)
 
-    async def cancel_and_wait(self) -> None:
-        """Cancel a request that the queue has taken, and wait for its end, also if this task is cancelled meanwhile."""
-        self.future = asyncio.get_running_loop().create_future()
-        self.cancel()
-        self.queue.drop_cancelled()
-        await wait_uncancelled(self.future)
-        if not self.future.cancelled():
-            self.future.exception()
+    async def run(self, settings: Settings) -> T:
+        """Send the request in its turn, within the limits of `settings`, and return its result.
+
+        A cancellation waits for the end of the request.
+        """
+        queue, source = self.queue, SingleRequestSource(self, settings)
+        queue.register(source)
+        queue.wake(source)
+        try:
+            return await self.future
+        except asyncio.CancelledError:
+            if not source.drop() and not self.is_completed:
+                self.future = asyncio.get_running_loop().create_future()
+                queue.cancel(self)
+                await wait_uncancelled(self.future)
+                if not self.future.cancelled():
+                    self.future.exception()
+            raise
+        finally:
+            queue.unregister(source)

@@ -6,18 +6,12 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from aiozarr.engine.request.chunk_batch import BatchRequest, InnerChunkBatch, WantedRange
-from aiozarr.engine.request.in_flight import ChunkOperation, merge_key
+from aiozarr.engine.operation import Operation
+from aiozarr.engine.request.chunk_request import request_chunks
+from aiozarr.engine.request.in_flight import ChunkBatch, merge_key
 from aiozarr.model import Range, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.stores.contract import Store
-
-MAX_PENDING_RANGES = 128
-"""An operation with so many ranges that wait for their requests begins no further objects."""
-
-MIN_CHUNKS_PER_REQUEST = 8
-"""Inner chunks that a request of a batch has, on average. Windows of 45 inner chunks in 23 requests take 6 % less
-processor time as single chunks."""
 
 
 @dataclass
@@ -28,8 +22,7 @@ class _ObjectRanges:
     key: str
     version: Version | None
     merge_limits: MergeLimits
-    wanted: list[WantedRange] = field(default_factory=list)
-    batches: list[InnerChunkBatch] = field(default_factory=list)
+    batches: list[ChunkBatch] = field(default_factory=list)
 
 
 class RangeCoalescer:
@@ -37,11 +30,15 @@ class RangeCoalescer:
 
     One of the readers that want bytes of a request sends it: it counts for that reader, and obeys its limits. A reader
     that leaves afterwards leaves it to the others.
+
+    Args:
+        without_versions: stores that should report versions, and do not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, without_versions: set[Hashable]) -> None:
+        self._without_versions = without_versions
         self._objects: dict[Hashable, _ObjectRanges] = {}
-        self._operations: dict[ChunkOperation, None] = {}
+        self._operations: dict[Operation, None] = {}
 
     @property
     def is_idle(self) -> bool:
@@ -50,86 +47,79 @@ class RangeCoalescer:
 
     def add(
         self,
-        operation: ChunkOperation,
+        operation: Operation,
         store: Store,
         key: str,
         object_id: Hashable,
         version: Version | None,
         merge_limits: MergeLimits,
-        wanted: Sequence[WantedRange | InnerChunkBatch],
+        batches: Sequence[ChunkBatch],
     ) -> None:
-        """Fetch ranges and batches of the object and version for which `object_id` stands."""
+        """Fetch the chunks of `batches`, of the object and version for which `object_id` stands."""
         merging = (object_id, merge_key(operation.settings))
         ranges = self._objects.get(merging)
         if ranges is None:
             ranges = self._objects[merging] = _ObjectRanges(store, key, version, merge_limits)
         if not self._operations:
-            asyncio.get_running_loop().call_soon(self._send)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._operations[operation] = None
-        for each in wanted:
-            if isinstance(each, InnerChunkBatch):
-                ranges.batches.append(each)
-                operation.pending_ranges += len(each.indices)
-            else:
-                ranges.wanted.append(each)
-                operation.pending_ranges += 1
+        ranges.batches += batches
+        operation.pending_ranges += sum([len(batch.positions) for batch in batches])
 
-    def _send(self) -> None:
+    def flush(self) -> None:
+        """Make the requests now: after the responses of a turn, or at its end."""
+        if not self._operations:
+            return
         objects, self._objects = self._objects, {}
         operations, self._operations = self._operations, {}
-        to_resume: dict[ChunkOperation, None] = {}
+        to_resume: dict[Operation, None] = {}
         for operation in operations:
-            if operation.pending_ranges >= MAX_PENDING_RANGES:
+            if operation.pending_ranges >= operation.max_pending_ranges:
                 to_resume[operation] = None
             operation.pending_ranges = 0
         for ranges in objects.values():
-            to_resume.update(dict.fromkeys(_enqueue(ranges)))
+            self._request(ranges, to_resume)
         for operation in to_resume:
             operation.resume()
 
+    def _request(self, ranges: _ObjectRanges, owners: dict[Operation, None]) -> None:
+        """Make requests for the ranges that still have readers, and add the operations that send them to `owners`."""
+        wanted = [(batch, number) for batch in ranges.batches for number in batch.wanted(range(len(batch.positions)))]
+        places = [(batch.starts[number], batch.lengths[number]) for batch, number in wanted]
+        for merged in coalesce(places, ranges.merge_limits):
+            numbers: dict[ChunkBatch, list[int]] = {}
+            for member in merged.members:
+                batch, number = wanted[member]
+                numbers.setdefault(batch, []).append(number)
+            slices = list(numbers.items())
+            owner = slices[0][0].next_operation(slices[0][1])
+            assert owner is not None
+            for batch, some in slices:
+                _count_shared(batch, some, owner)
+            request_chunks(
+                owner,
+                self._without_versions,
+                ranges.store,
+                ranges.key,
+                Range(merged.start, merged.length),
+                slices,
+                merged.length,
+                ranges.version,
+            )
+            owners[owner] = None
 
-def _enqueue(ranges: _ObjectRanges) -> Sequence[ChunkOperation]:
-    """Make requests for the ranges that still have subscribers; return the operations that send them."""
-    # Chunks that were split out of a batch are for their readers, even if the batch's reader has left.
-    batches = [batch for batch in ranges.batches if batch.wanted is not None or not batch.given_up]
-    if len(batches) == 1 and batches[0].wanted is None and not ranges.wanted and _enqueue_batch(ranges, batches[0]):
-        return [batches[0].operation]
-    for batch in batches:
-        ranges.wanted += batch.split_all()
-    owners: list[ChunkOperation] = []
-    wanted = [each for each in ranges.wanted if each.chunk.subscriptions]
-    for merged in coalesce([(each.start, each.length) for each in wanted], ranges.merge_limits):
-        members = [wanted[member] for member in merged.members]
-        owner = members[0].chunk.subscriptions[0].subscriber.operation
-        for chunk, start, length in members:
-            chunk.start = start - merged.start
-            chunk.stop = chunk.start + length
-            for number, subscription in enumerate(chunk.subscriptions):
-                # A reader that joined a chunk has counted it as shared: so it is, except for the request's owner.
-                operation = subscription.subscriber.operation
-                operation.shared += (number == 0) - (operation is owner)
-        chunks = [each.chunk for each in members]
-        part = Range(merged.start, merged.length)
-        owner.enqueue_chunks(ranges.store, ranges.key, part, chunks, merged.length, ranges.version)
-        owners.append(owner)
-    return owners
 
+def _count_shared(batch: ChunkBatch, numbers: Sequence[int], owner: Operation) -> None:
+    """Count the chunks that the request of `owner` delivers to others.
 
-def _enqueue_batch(ranges: _ObjectRanges, batch: InnerChunkBatch) -> bool:
-    """Make the requests for inner chunks that one reader alone wants, unless single chunks are better.
-
-    A batch is decoded request by request, single chunks of several requests together.
+    A reader that joined a chunk has counted it as shared. So it is, except for the owner of the request.
     """
-    operation = batch.operation
-    merged = coalesce(list(zip(batch.starts, batch.lengths, strict=True)), ranges.merge_limits)
-    if len(merged) * MIN_CHUNKS_PER_REQUEST > len(batch.indices) and not operation.queue.is_blocking:
-        return False
-    requests = [
-        BatchRequest(batch, ranges.store, ranges.key, each.start, each.length, each.members, ranges.version)
-        for each in merged
-    ]
-    batch.set_requests(requests)
-    for request in requests:
-        request.note_ready(operation.now())
-        operation.enqueue(request)
-    return True
+    if batch.subscription is not None:
+        operation = batch.subscription.subscriber.operation
+        operation.shared += 0 if operation is owner else len(numbers)
+    if batch.joined:
+        for number in numbers:
+            for at, subscription in enumerate(batch.joined.get(number, ())):
+                operation = subscription.subscriber.operation
+                is_first = batch.subscription is None and at == 0
+                operation.shared += is_first - (operation is owner)

@@ -17,19 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
-from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
+from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.core.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.adjacent_chunks import adjacent_window
-from aiozarr.grid.byte_runs import joint_bounding_box
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
 from aiozarr.memory.per_thread import thread_memory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 MAX_BOXES = 16
 """The selections of more readers cover most of a chunk, so the whole chunk is decoded."""
@@ -49,18 +50,16 @@ MIN_INDEX_BYTES = 64 << 10
 """A smaller shard index is decoded on the loop. That takes at most 0.07 ms, less than the hand-over to a worker."""
 
 
-class DecodeTarget(Protocol):
-    """One reader's selection of a chunk, and its output."""
+class ChunkOutput(NamedTuple):
+    """The elements of one chunk that one reader wants, and their array.
 
-    @property
-    def out(self) -> NDArray[Any]:
-        """The output."""
-        ...
+    Attributes:
+        out: the array.
+        projection: the elements of the chunk, and their places in `out`.
+    """
 
-    @property
-    def projection(self) -> ChunkSelection:
-        """The selected elements, and their places in `out`."""
-        ...
+    out: NDArray[Any]
+    projection: ChunkSelection
 
 
 class EncodedChunks(NamedTuple):
@@ -189,7 +188,7 @@ class ChunkDecoder:
         else:
             assign(window, self._decode(data))
 
-    def decode_for(self, data: Buffer, targets: Sequence[DecodeTarget]) -> None:
+    def decode_for(self, data: Buffer, targets: Sequence[ChunkOutput]) -> None:
         """Decode one chunk for any number of readers.
 
         Raises:
@@ -206,6 +205,8 @@ class ChunkDecoder:
         regions = self._regions
         if self._block is None or regions is None or not regions.decodes_parts:
             return self._decode(data)
+        from aiozarr.grid.byte_runs import joint_bounding_box
+
         return regions.decode(data, self._block, joint_bounding_box(projections))
 
     # --- many chunks ------------------------------------------------------------------------------------------------
@@ -264,6 +265,8 @@ class ChunkDecoder:
             return None
         regions = self._regions
         takes_parts = regions is None or not regions.decodes_parts
+        from aiozarr.grid.adjacent_chunks import adjacent_window
+
         batch = BatchOutput(out)
         # A subclass of numpy.ndarray, such as a masked array, has more state than its memory.
         windowed = type(out) is np.ndarray and out.dtype == self._dtype
@@ -313,7 +316,7 @@ def thread_decoder(pipeline: CodecPipeline) -> ChunkDecoder:
     return thread_memory.latest("chunk decoder", pipeline, ChunkDecoder)
 
 
-def decode_chunk(pipeline: CodecPipeline, data: Buffer, targets: Sequence[DecodeTarget]) -> None:
+def decode_chunk(pipeline: CodecPipeline, data: Buffer, targets: Sequence[ChunkOutput]) -> None:
     """Decode one chunk for any number of readers.
 
     Raises:
@@ -331,7 +334,7 @@ def _make_buffer(nbytes: int) -> memoryview:
     return memoryview(bytearray(nbytes))
 
 
-def decode_to_new(pipeline: CodecPipeline, data: Buffer, targets: Sequence[DecodeTarget]) -> NDArray[Any]:
+def decode_to_new(pipeline: CodecPipeline, data: Buffer, targets: Sequence[ChunkOutput]) -> NDArray[Any]:
     """Decode one chunk to a new array, for a cache, and copy from it for the readers.
 
     Returns:
@@ -351,7 +354,7 @@ def decode_to_new(pipeline: CodecPipeline, data: Buffer, targets: Sequence[Decod
     return block
 
 
-def copy_to(chunk: NDArray[Any], targets: Sequence[DecodeTarget]) -> None:
+def copy_to(chunk: NDArray[Any], targets: Sequence[ChunkOutput]) -> None:
     """Copy from a decoded chunk for its readers."""
     for target in targets:
         target.projection.scatter(target.out, target.projection.gather(chunk))
@@ -367,7 +370,7 @@ def kept_copy(chunk: NDArray[Any]) -> NDArray[Any]:
 
 
 def decode_unpadded(
-    pipeline: CodecPipeline | None, error: CodecError, data: Buffer, targets: Sequence[DecodeTarget]
+    pipeline: CodecPipeline | None, error: CodecError, data: Buffer, targets: Sequence[ChunkOutput]
 ) -> bool:
     """Decode a chunk that failed with `error` as a chunk without padding.
 
@@ -383,16 +386,6 @@ def decode_unpadded(
     except CodecError:
         return False
     return True
-
-
-def decode_index(layout: ShardLayout, data: Buffer, object_size: int | None, *, strict: bool) -> ShardIndex:
-    """Return the index of a shard; see `ShardLayout.parse_index`. Call it in a worker from `MIN_INDEX_BYTES` on.
-
-    Raises:
-        ChecksumError: the checksum of the index does not match.
-        CodecError: the shard is shorter than its index, or an entry is impossible.
-    """
-    return layout.parse_index(data, object_size, strict=strict)
 
 
 def _end_of_adjacent(starts: Sequence[int], stops: Sequence[int], first: int) -> int:

@@ -93,7 +93,7 @@ class _Prefault(WorkItem):
     def run(self) -> None:
         self.populate()
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.owner.piece_done()
 
 

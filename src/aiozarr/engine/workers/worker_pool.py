@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from queue import SimpleQueue
+from time import monotonic
 from typing import Generic, TypeVar
 
 from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
@@ -81,13 +82,15 @@ class WorkItem(ABC):
     Attributes:
         weight: decoded bytes; the sum of a batch is bounded.
         error: the exception that `run` raised.
+        started, ended: when a worker began and ended it, in seconds of `time.monotonic`.
     """
 
-    __slots__ = ("error", "weight")
+    __slots__ = ("ended", "error", "started", "weight")
 
     def __init__(self, weight: int) -> None:
         self.weight = weight
         self.error: BaseException | None = None
+        self.started = self.ended = 0.0
 
     @abstractmethod
     def run(self) -> None:
@@ -103,8 +106,32 @@ class WorkItem(ABC):
         return 1
 
     @abstractmethod
-    def finished(self) -> None:
-        """Called on the loop after the work was done or failed with `error`. Must not raise."""
+    def completed(self) -> None:
+        """Process the result, or `error`, on the loop. Must not raise."""
+
+
+class FunctionCall(WorkItem, Generic[T]):
+    """A call of `function`, after which `on_completed` is called with this item on the loop.
+
+    Attributes:
+        result: what the function has returned.
+    """
+
+    __slots__ = ("function", "on_completed", "result")
+
+    def __init__(
+        self, function: Callable[[], T], on_completed: Callable[[FunctionCall[T]], object], weight: int
+    ) -> None:
+        super().__init__(weight)
+        self.function = function
+        self.on_completed = on_completed
+        self.result: T | None = None
+
+    def run(self) -> None:
+        self.result = self.function()
+
+    def completed(self) -> None:
+        self.on_completed(self)
 
 
 class WorkerPool(ABC):
@@ -129,15 +156,24 @@ class WorkerPool(ABC):
 
     async def call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> T:
         """Run `function` in a worker and return its result. A cancellation waits for the function to return."""
-        work = _FunctionCall(function, weight)
-        self.submit(work)
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def settle(work: FunctionCall[T]) -> None:
+            if future.done():
+                return
+            if work.error is not None:
+                future.set_exception(work.error)
+            else:
+                future.set_result(work.result)  # type: ignore[arg-type]  # run() has set it
+
+        self.submit(FunctionCall(function, settle, weight))
         try:
-            return await asyncio.shield(work.future)
+            return await asyncio.shield(future)
         except asyncio.CancelledError:
             # The function may be writing to memory or to a file of the caller.
             with contextlib.suppress(asyncio.CancelledError):
-                await wait_uncancelled(work.future)
-            retrieve_error(work.future)
+                await wait_uncancelled(future)
+            retrieve_error(future)
             raise
 
     @abstractmethod
@@ -198,7 +234,7 @@ class ThreadPool(WorkerPool):
         while (batch := self._queue.get()) is not None:
             run_all(batch)
             try:
-                self._loop.call_soon_threadsafe(finish, batch)
+                self._loop.call_soon_threadsafe(complete_all, batch)
             except RuntimeError:
                 # The loop is closed: the process is ending.
                 return
@@ -217,7 +253,7 @@ class InlinePool(WorkerPool):
 
     def submit_batch(self, batch: Sequence[WorkItem]) -> None:
         run_all(batch)
-        asyncio.get_running_loop().call_soon(finish, batch)
+        asyncio.get_running_loop().call_soon(complete_all, batch)
 
     def flush(self) -> None:
         pass
@@ -226,33 +262,14 @@ class InlinePool(WorkerPool):
         pass
 
 
-class _FunctionCall(WorkItem, Generic[T]):
-    __slots__ = ("function", "future", "result")
-
-    def __init__(self, function: Callable[[], T], weight: int) -> None:
-        super().__init__(weight)
-        self.function = function
-        self.result: T | None = None
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def run(self) -> None:
-        self.result = self.function()
-
-    def finished(self) -> None:
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)  # type: ignore[arg-type]  # run() has set it
-
-
 def run_captured(work: WorkItem) -> None:
     """Run `work` and store the exception that it raises as its `error`."""
+    work.started = monotonic()
     try:
         work.run()
     except BaseException as error:
         work.error = error
+    work.ended = monotonic()
 
 
 def run_all(batch: Sequence[WorkItem]) -> None:
@@ -266,10 +283,10 @@ def run_all(batch: Sequence[WorkItem]) -> None:
             work.error = error
 
 
-def finish(batch: Sequence[WorkItem]) -> None:
-    """Call `finished` of all items of a batch, on the loop."""
+def complete_all(batch: Sequence[WorkItem]) -> None:
+    """Call `completed` of all items of a batch, on the loop."""
     for work in batch:
-        work.finished()
+        work.completed()
         # The traceback refers to the item: a cycle would keep arrays alive.
         work.error = None
 

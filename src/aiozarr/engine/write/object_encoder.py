@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +13,14 @@ from typing_extensions import Buffer
 
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout
-from aiozarr.engine.plan.plan import inner_parts
+from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.workers.encoder import ChangedShard, encode_chunk, encode_inner
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 
-T = TypeVar("T")
-
 INNER_GROUP_BYTES = 2 << 20
 """The inner chunks of a shard are encoded in groups of this size, each in one worker."""
-
-
-class CallInWorker(Protocol):
-    """Calls a function in a worker, where its time counts for one request."""
-
-    def __call__(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]: ...
 
 
 class ObjectEncoder:
@@ -99,7 +90,7 @@ class ObjectEncoder:
         stored: ObjectLayout,
         projection: ChunkSelection,
         shard: ChangedShard,
-        call: CallInWorker,
+        call: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
         limit: asyncio.Semaphore,
     ) -> list[tuple[int, Buffer | None]]:
         """Encode the inner chunks that the write changes: many of them in groups, in all workers, within `limit`."""
@@ -109,9 +100,11 @@ class ObjectEncoder:
         else:
             parts = await call(lambda: list(inner_parts(stored, projection)))
         size = max(1, INNER_GROUP_BYTES // max(1, stored.shard.inner.spec.nbytes))
-        if len(parts) <= size:
-            return await call(partial(encode_inner, stored, self.values, parts, shard, keep=self.keep))
         groups = [parts[at : at + size] for at in range(0, len(parts), size)]
+        encoded: list[list[tuple[int, Buffer | None]]]
+        if len(groups) <= 1:
+            encoded = [await call(partial(encode_inner, stored, self.values, parts, shard, keep=self.keep))]
+            return encoded[0]
         async with limit:
             encoded = await gather_all(
                 call(partial(encode_inner, stored, self.values, group, shard, keep=self.keep)) for group in groups

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from typing_extensions import Buffer
 from aiozarr.engine.compare_and_swap import compare_and_swap, compare_and_swap_blocking
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.request.object_request import ObjectRequest
+from aiozarr.engine.request.fetch_request import ObjectRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.workers.decoder import MAX_CHUNK_BYTES
@@ -33,8 +33,9 @@ from aiozarr.stores.contract import Store
 T = TypeVar("T")
 
 
-class ObjectWriteOperation(Operation):
-    """The operation that object writes belong to. A subclass sets the attributes.
+@dataclass(frozen=True, eq=False)
+class WriteContext:
+    """What the object writes of one operation share.
 
     Attributes:
         state: the state of the engine.
@@ -52,25 +53,22 @@ class ObjectWriteOperation(Operation):
     stores_empty: bool | None
     is_guarded: bool
 
-    @abstractmethod
-    def object_done(self, request: ObjectWrite, error: BaseException | None) -> None:
-        """A request for one stored object has ended."""
-
 
 class ObjectWrite(ObjectRequest):
-    """The write of one chunk or shard.
+    """The write of one chunk or shard. `on_completed` is called with it and its error.
 
     Attributes:
-        operation: the operation of the store that it came to, for observers.
+        event_kind: the operation of the store that it came to, for observers.
         is_alone: True after a batch with it has failed: it is sent by itself.
         sent, fetched, put: requests sent, bytes fetched and bytes stored, for observers.
     """
 
     __slots__ = (
+        "_on_completed",
+        "context",
+        "event_kind",
         "fetched",
         "is_alone",
-        "job",
-        "operation",
         "projection",
         "put",
         "sent",
@@ -78,15 +76,24 @@ class ObjectWrite(ObjectRequest):
         "stored",
     )
 
-    def __init__(self, job: ObjectWriteOperation, store: Store, key: str, projection: ChunkSelection) -> None:
-        self.stored = job.encoder.layout.object_of(projection)
-        super().__init__(job, store, key, self.stored.spec.nbytes)
-        self.state = job.state
-        self.job = job
+    def __init__(
+        self,
+        operation: Operation,
+        context: WriteContext,
+        store: Store,
+        key: str,
+        projection: ChunkSelection,
+        on_completed: Callable[[ObjectWrite, BaseException | None], object],
+    ) -> None:
+        self.stored = context.encoder.layout.object_of(projection)
+        super().__init__(operation, store, key, self.stored.spec.nbytes)
+        self.state = context.state
+        self.context = context
+        self._on_completed = on_completed
         self.projection = projection
         self.is_alone = False
         self.sent = self.fetched = self.put = 0
-        self.operation: RequestOperation = "set"
+        self.event_kind: RequestOperation = "set"
 
     # --- on the loop -----------------------------------------------------------------------------------------------
 
@@ -100,11 +107,13 @@ class ObjectWrite(ObjectRequest):
             return
         swap = await self._can_swap()
         # The lock of the commit excludes other writers in this process. Races are with other processes.
-        await self.job.group_commit.commit(self.store.object_identity(self.key), self, partial(self._commit, swap=swap))
+        await self.context.group_commit.commit(
+            self.store.object_identity(self.key), self, partial(self._commit, swap=swap)
+        )
 
     def can_merge_with(self, other: ObjectWrite) -> bool:
         """Return whether one write can store the values of both, which are for the same object."""
-        return other.job.encoder.layout is self.job.encoder.layout
+        return other.context.encoder.layout is self.context.encoder.layout
 
     async def _commit(self, group: Sequence[ObjectWrite], *, swap: bool) -> Sequence[ObjectWrite]:
         """Change the stored object.
@@ -129,7 +138,7 @@ class ObjectWrite(ObjectRequest):
             elif value is not None:
                 await self._erase(erasable)
             else:
-                self.operation = "fetch"
+                self.event_kind = "fetch"
             return group
 
         return await compare_and_swap(attempt)
@@ -164,14 +173,14 @@ class ObjectWrite(ObjectRequest):
 
     def _can_erase(self, version: Version | None) -> bool:
         """Return whether a stored object that gets fill values only is erased; `version` is that of `_erasable`."""
-        return version is not None or self.job.stores_empty is False
+        return version is not None or self.context.stores_empty is False
 
     def _precondition(self, value: Value | None, *, swap: bool) -> Precondition | None:
         if swap and value is None:
             return IfAbsent()
         if swap and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
-        if self.job.is_guarded and not self.projection.is_complete:
+        if self.context.is_guarded and not self.projection.is_complete:
             self.state.warn_unsafe(self.store)
         return None
 
@@ -215,8 +224,8 @@ class ObjectWrite(ObjectRequest):
         for member in group:
             try:
                 with member._naming():
-                    inner = await member.job.encoder.encode_inner_chunks(
-                        stored, member.projection, ChangedShard(shard, changed), self._call, self.job.encoding
+                    inner = await member.context.encoder.encode_inner_chunks(
+                        stored, member.projection, ChangedShard(shard, changed), self._call, self.context.encoding
                     )
                 changed.update(inner)
             except Exception:
@@ -224,7 +233,7 @@ class ObjectWrite(ObjectRequest):
                     raise
             else:
                 encoded.append(member)
-        keep = self.job.encoder.keeps(data, can_erase=can_erase)
+        keep = self.context.encoder.keeps(data, can_erase=can_erase)
         return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep)), encoded
 
     async def _fetch(self) -> Value | None:
@@ -254,7 +263,7 @@ class ObjectWrite(ObjectRequest):
 
     async def _erase(self, version: Version | None = None) -> None:
         """Erase the stored object, with a version only if it has this one."""
-        self.operation = "erase"
+        self.event_kind = "erase"
         self.sent += 1
         if version is None:
             await self.store.erase(self.key)
@@ -325,7 +334,7 @@ class ObjectWrite(ObjectRequest):
                 raise
             data = self._encode_timed(None, can_erase=can_erase)  # as in `_commit`
         if data is None and value is None:
-            self.operation = "fetch"
+            self.event_kind = "fetch"
             return
         precondition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
         self._store_blocking(store, data, precondition, version)
@@ -349,7 +358,7 @@ class ObjectWrite(ObjectRequest):
             store.set_now(self.key, data, precondition=precondition)
             self.put += memoryview(data).nbytes
             return
-        self.operation = "erase"
+        self.event_kind = "erase"
         if version is None:
             store.erase_now(self.key)
         else:
@@ -361,7 +370,7 @@ class ObjectWrite(ObjectRequest):
 
     def _encode_chunk(self, data: Buffer | None, *, can_erase: bool = False) -> Buffer | None:
         with self._naming():
-            return self.job.encoder.encode_chunk(self.stored, self.projection, data, can_erase=can_erase)
+            return self.context.encoder.encode_chunk(self.stored, self.projection, data, can_erase=can_erase)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
@@ -375,12 +384,12 @@ class ObjectWrite(ObjectRequest):
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def completed(self, error: BaseException | None) -> None:
-        if error is None:
-            self.queue.release(self.cost)
+        if error is not None:
+            self.held = 0  # the queue has given it back
         if self.timing is not None and self.sent:
             self._record(self.timing, error)
-        self.job.object_done(self, error)
-        self.close()
+        self._on_completed(self, error)
+        self.release()
 
     def _record(self, timing: RequestTiming, error: BaseException | None) -> None:
         now = self.queue.now()
@@ -401,7 +410,7 @@ class ObjectWrite(ObjectRequest):
             timing.observer.report(fetched, retries=0)
         timing.event = timing.event_of(
             self,
-            self.operation,
+            self.event_kind,
             store=self.store,
             key=self.key,
             bytes_written=self.put,

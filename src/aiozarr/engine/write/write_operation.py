@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.layout import ArrayLayout
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.plan.listed_chunks import ListedChunks
-from aiozarr.engine.plan.plan import keyed_projections, parts_of
+from aiozarr.engine.plan.projections import keyed_projections, parts_of
 from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.write.object_encoder import INNER_GROUP_BYTES, ObjectEncoder
-from aiozarr.engine.write.object_write import ObjectWrite, ObjectWriteOperation
+from aiozarr.engine.write.object_write import ObjectWrite, WriteContext
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
 from aiozarr.grid.transform import DimensionMap, core_shape_of
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.queue import RequestQueue, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -77,7 +78,7 @@ class Write:
         return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
 
 
-class WriteOperation(ObjectWriteOperation):
+class WriteOperation(Operation):
     """One write, as a source of requests. Lives on the I/O loop."""
 
     def __init__(
@@ -94,8 +95,6 @@ class WriteOperation(ObjectWriteOperation):
         sharded = write.layout.shard is not None
         queue: RequestQueue = state.queues.origin(write.store.origin) if sharded else state.queue_for(write.store)
         core = write.core_shape
-        self.state = state
-        self.group_commit = group_commit
         super().__init__(
             state.pool,
             queue,
@@ -106,13 +105,17 @@ class WriteOperation(ObjectWriteOperation):
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
-        self.stores_empty = write.stores_empty
-        self.is_guarded = write.is_guarded
-        values = np.broadcast_to(write.values, core)
-        self.encoder = ObjectEncoder(write.layout, values, stores_empty=write.stores_empty)
+        self._state = state
+        self._context = WriteContext(
+            state,
+            group_commit,
+            ObjectEncoder(write.layout, np.broadcast_to(write.values, core), stores_empty=write.stores_empty),
+            asyncio.Semaphore(_shards_encoded_at_once(state.pool.threads, write.layout.spec.nbytes)),
+            write.stores_empty,
+            write.is_guarded,
+        )
         self._plan: Iterator[tuple[str, ChunkSelection]] = keyed_projections(write.layout, write.parts, write.prefix)
         self._begun = 0
-        self.encoding = asyncio.Semaphore(_shards_encoded_at_once(state.pool.threads, write.layout.spec.nbytes))
         self._open: set[ObjectWrite] = set()
 
     def next_request(self) -> ScheduledRequest | None:
@@ -120,7 +123,7 @@ class WriteOperation(ObjectWriteOperation):
             step = next(self._plan, None)
             if step is not None:
                 self._begun += 1
-                request = ObjectWrite(self, self._write.store, *step)
+                request = ObjectWrite(self, self._context, self._write.store, *step, self._object_completed)
                 self._open.add(request)
                 return request
             self._begun = self.total
@@ -130,9 +133,9 @@ class WriteOperation(ObjectWriteOperation):
     def pending(self) -> int:
         return self.total - self._begun
 
-    def object_done(self, request: ObjectWrite, error: BaseException | None) -> None:
+    def _object_completed(self, request: ObjectWrite, error: BaseException | None) -> None:
         self._open.discard(request)
-        self.state.invalidate(self._write.store, request.key)
+        self._state.invalidate(self._write.store, request.key)
         if error is not None:
             self.stop(error)
             return
@@ -142,13 +145,10 @@ class WriteOperation(ObjectWriteOperation):
 
     def abandon(self) -> None:
         for request in list(self._open):
-            request.cancel()
+            self.queue.cancel(request)
 
     def is_idle(self) -> bool:
         return not self._open
-
-    def is_complete(self) -> bool:
-        return self.done == self.total
 
     def add_to_report(self) -> None:
         if self.report is not None:

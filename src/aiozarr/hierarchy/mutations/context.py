@@ -31,6 +31,7 @@ from aiozarr.hierarchy.node_access import (
     parse_documents,
     read_documents,
     read_kind,
+    read_now,
 )
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys
@@ -257,21 +258,51 @@ async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation
     if parent is None:
         return None
     root = replace(access, store=parent[0], path="")
+    levels = [root, *_levels_above(root)] if is_creation and isinstance(parent[0], BlockingStore) else [root]
     try:
         path = join_path(check_path(parent[1], None), access.path, None)
-        documents = await read_documents(root, keys)
+        read = await read_now(levels, keys, until_found=True) or []
+        documents = read[0] if read else await read_documents(root, keys)
     except (InvalidKeyError, LimitError, PermissionDeniedError, UnauthenticatedError):
         return None
     if is_creation and _is_kind(root, documents, ArrayMetadata):
         raise below_array_error(root, "")
     if not _is_kind(root, documents, GroupMetadata):
-        if is_creation and isinstance(parent[0], BlockingStore):
-            await resolve_parent(root, keys, is_creation=True)
+        await _check_no_array(levels[1:], read[1:], keys)
         return None
     # A parent store that is made after the probe shares its result.
     await has_conditional_writes(access.store)
     parent = access.store.parent_store()
     return None if parent is None else replace(access, store=parent[0], path=path)
+
+
+def _levels_above(root: NodeAccess) -> list[NodeAccess]:
+    """Return the accesses to the roots of the stores above, the nearest first."""
+    levels: list[NodeAccess] = []
+    above = root.store.parent_store()
+    with suppress(InvalidKeyError):
+        while above is not None:
+            check_path(above[1], None)
+            levels.append(replace(root, store=above[0]))
+            above = above[0].parent_store()
+    return levels
+
+
+async def _check_no_array(levels: Sequence[NodeAccess], read: Sequence[Documents], keys: Sequence[str]) -> None:
+    """Check that the nearest node on these levels is no array; `read` has the documents of the first of them.
+
+    Raises:
+        NodeTypeError: it is one.
+    """
+    for number, level in enumerate(levels):
+        try:
+            documents = read[number] if number < len(read) else await read_documents(level, keys)
+        except (LimitError, PermissionDeniedError, UnauthenticatedError):
+            return
+        if _is_kind(level, documents, ArrayMetadata):
+            raise below_array_error(level, "")
+        if _is_kind(level, documents, GroupMetadata):
+            return
 
 
 async def resolve_outermost(accesses: Sequence[NodeAccess], keys: Sequence[str]) -> list[NodeAccess]:
@@ -285,6 +316,8 @@ async def resolve_outermost(accesses: Sequence[NodeAccess], keys: Sequence[str])
 
 def _is_kind(root: NodeAccess, documents: Documents, kind: type[ArrayMetadata | GroupMetadata]) -> bool:
     """Return whether the documents of any format are those of an array, or of a group."""
+    if all(value is None for value in documents.values()):
+        return False
     for number in DOCUMENT_KEYS:
         with suppress(MetadataError, LimitError):
             if isinstance(parse_documents(root, documents, number), kind):

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from aiozarr.engine import Engine
@@ -52,8 +52,7 @@ MAX_REMOVALS = 4096
 """Remembered removals of consolidated metadata, the last ones."""
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """The removal of consolidated metadata by a change that has not rewritten them.
 
     Attributes:
@@ -71,6 +70,7 @@ class ChangeTracker:
     A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
 
     Attributes:
+        last: the number of the last change of any store. Any thread may read it.
         removals: consolidated metadata that this process has removed and not rewritten, by the identity of the
             document. An interrupted change leaves its own here; the next successful change restores them.
     """
@@ -81,7 +81,7 @@ class ChangeTracker:
         # The numbers of the last changes of each store, and of the stores inside it, the latest at the end.
         self._changes: dict[Hashable, int] = {}
         self._changes_below: dict[Hashable, int] = {}
-        self._last = self._forgotten = 0
+        self.last = self._forgotten = 0
         self._identities: WeakKeyDictionary[Store, tuple[Hashable, ...]] = WeakKeyDictionary()
 
     def count(self, store: Store) -> int:
@@ -97,14 +97,14 @@ class ChangeTracker:
             yield
         finally:
             own, *parents = self._identities_of(store)
-            self._last += 1
+            self.last += 1
             self._note(self._changes, own)
             for each in parents:
                 self._note(self._changes_below, each)
 
     def _note(self, table: dict[Hashable, int], identity: Hashable) -> None:
         table.pop(identity, None)
-        table[identity] = self._last
+        table[identity] = self.last
         if len(table) > MAX_TRACKED_STORES:
             # What was forgotten counts as changed by now, for every store: the number must never fall.
             self._forgotten = max(self._forgotten, table.pop(next(iter(table))))
@@ -153,4 +153,5 @@ _trackers: WeakKeyDictionary[Engine, ChangeTracker] = WeakKeyDictionary()
 
 def changes_of(engine: Engine) -> ChangeTracker:
     """Return the change tracker of an engine."""
-    return _trackers.setdefault(engine, ChangeTracker())
+    found = _trackers.get(engine)
+    return _trackers.setdefault(engine, ChangeTracker()) if found is None else found

@@ -162,7 +162,10 @@ async def update_node(
             if changed is not current:
                 if before is not None:
                     await before(current, changed)
-                old, new = _render_leniently(current), render_node(_without_separate(changed))
+                # One document with a difference is stored. Only of several must be known which ones have one.
+                is_clear = len(rules.keys) == 1 and changed != current
+                old = {} if is_clear else _render_leniently(current)
+                new = render_node(_without_separate(changed))
                 new[[*new][-1]] += mark
                 await replace_documents(access, documents, old, new)
             return changed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from inspect import signature
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,32 +12,74 @@ from numpy.typing import ArrayLike, NDArray
 from aiozarr.common.formatting import argument
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import convert_values
-from aiozarr.hierarchy.new_metadata.v2 import new_v1_array, new_v2_array
-from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array
+from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
+from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
+from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike, new_v1_array, new_v2_array
+from aiozarr.hierarchy.new_metadata.v3 import KeyEncodingLike, TransformerLike, check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format
 from aiozarr.hierarchy.opening import unknown_keyword_error
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
-# The defaults of `create_array`, for options of formats that do not have them.
+
+class ArrayOptions(TypedDict, total=False):
+    """The keywords of `create_array` that arrays below a group have too; its documentation describes them."""
+
+    chunks: ChunksLike
+    shards: ShardsLike
+    codecs: CodecsLike
+    fill_value: ArrayLike | None
+    order: Literal["C", "F"]
+    dimension_names: Iterable[str | None] | None
+    attributes: Mapping[str, Any] | None
+    chunk_key_encoding: KeyEncodingLike
+    storage_transformers: Iterable[TransformerLike]
+    filters: FiltersLike
+    compressor: CompressorLike
+    dimension_separator: Literal[".", "/"] | None
+
+
+class AnyFormatOptions(ArrayOptions, total=False):
+    """These keywords, and those of format 1, which has no groups."""
+
+    compression: str | None
+    compression_opts: Any
+
+
 DEFAULTS: dict[str, Any] = {
-    "chunks": "auto",
-    "shards": None,
-    "codecs": "auto",
-    "fill_value": None,
+    **dict.fromkeys(AnyFormatOptions.__annotations__),
+    **dict.fromkeys(("chunks", "codecs", "filters", "compressor", "compression"), "auto"),
     "order": "C",
-    "dimension_names": None,
-    "attributes": None,
-    "chunk_key_encoding": None,
     "storage_transformers": (),
-    "filters": "auto",
-    "compressor": "auto",
-    "dimension_separator": None,
-    "compression": "auto",
-    "compression_opts": None,
 }
+"""The defaults of these keywords."""
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COMPRESSIONS = ("codecs", "filters", "compressor", "compression", "compression_opts")
 _MAKERS: dict[int, Any] = {3: new_v3_array, 2: new_v2_array, 1: new_v1_array}
+_SUPPORTED = {number: [*signature(maker).parameters] for number, maker in _MAKERS.items()}
+
+
+def with_options(options: type[ArrayOptions]) -> Callable[[F], F]:
+    """Return a decorator that lists the members of `**options: Unpack[...]`, with their defaults, in the signature."""
+
+    def decorate(function: F) -> F:
+        own = signature(function)
+        parameters = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        place = next(i for i, each in enumerate(parameters, 1) if each.name in ("data", "exact"))
+        parameters[place:place] = [
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=DEFAULTS[name],
+                annotation=getattr(kind, "__forward_arg__", kind),  # as text, like the others
+            )
+            for name, kind in options.__annotations__.items()
+        ]
+        function.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
 def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: str = "create_array") -> ArrayMetadata:
@@ -48,8 +90,7 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
         ValueError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
     """
     check_format(zarr_format)
-    maker = _MAKERS[zarr_format]
-    supported = [name for name in signature(maker).parameters if name != "zarr_format"]
+    supported = [name for name in _SUPPORTED[zarr_format] if name != "zarr_format"]
     unknown = [name for name in options if name not in DEFAULTS and name not in ("shape", "dtype")]
     if unknown:
         raise unknown_keyword_error(function, unknown[0], (*DEFAULTS, "shape", "dtype"))
@@ -58,14 +99,14 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
             raise TypeError(f"{function} needs {argument(name)} to create an array")
     for name, value in options.items():
         if name not in supported and not _is_default(name, value):
-            formats = [str(number) for number, each in _MAKERS.items() if name in signature(each).parameters]
+            formats = [str(number) for number, names in _SUPPORTED.items() if name in names]
             hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
             raise TypeError(
                 f"{argument(name)} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
                 f"{hint if name in _COMPRESSIONS else ''}"
             )
     given = DEFAULTS | dict(options)
-    metadata: ArrayMetadata = maker(**{name: given[name] for name in supported})
+    metadata: ArrayMetadata = _MAKERS[zarr_format](**{name: given[name] for name in supported})
     return metadata
 
 

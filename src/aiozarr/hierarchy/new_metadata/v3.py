@@ -20,6 +20,7 @@ from aiozarr.metadata.document import MAX_NDIM
 from aiozarr.metadata.extensions import parse_extension
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.model import is_unicode
+from aiozarr.plugins import SharedResults
 from aiozarr.stores.transformer import StorageTransformer
 
 KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
@@ -30,6 +31,9 @@ DataTypeLike: TypeAlias = DTypeLike | DataType | Mapping[str, Any]
 
 TransformerLike: TypeAlias = str | Mapping[str, Any] | StorageTransformer
 """A storage transformer by its name, as the JSON of a `storage_transformers` member, or as an object."""
+
+
+_codecs_in_full: SharedResults[list[dict[str, Any]]] = SharedResults()
 
 
 def new_v3_array(
@@ -59,7 +63,14 @@ def new_v3_array(
     chain = codec_chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian)
     if chunking.inner is not None:
         chain = [sharding(chunking.inner, chain, chunking.index_location)]
-    pipeline = CodecPipeline.resolve(chain, ArraySpec(chunking.outer, data_type.dtype, fill))
+    spec = ArraySpec(chunking.outer, data_type.dtype, fill)
+    codecs_in_full = _codecs_in_full.get(
+        [(each.name, each.configuration) for each in chain],
+        spec.shape,
+        data_type,
+        data_type.fill_key(fill),
+        make=lambda: CodecPipeline.resolve(chain, spec).to_json(),
+    )
     return ArrayMetadata(
         zarr_format=3,
         shape=lengths,
@@ -67,7 +78,7 @@ def new_v3_array(
         chunk_grid=NamedConfig(chunking.grid, chunking.configuration),
         chunk_key_encoding=resolve_key_encoding_like(chunk_key_encoding),
         fill_value=fill,
-        codecs=tuple([NamedConfig(each["name"], each.get("configuration", {})) for each in pipeline.to_json()]),
+        codecs=tuple([NamedConfig(each["name"], each.get("configuration", {})) for each in codecs_in_full]),
         attributes=checked_attributes(attributes, finite=True),
         dimension_names=_dimension_names(dimension_names, len(lengths)),
         storage_transformers=resolve_transformers_like(storage_transformers),

@@ -11,14 +11,7 @@ from aiozarr.integrations.xarray.accessor import DatasetAccessor, LoadPlan
 from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint
 from aiozarr.integrations.xarray.functions import open_dataset, open_datatree, open_many
 
-__all__ = [
-    "AiozarrBackendEntrypoint",
-    "DatasetAccessor",
-    "LoadPlan",
-    "open_dataset",
-    "open_datatree",
-    "open_many",
-]
+__all__ = ["AiozarrBackendEntrypoint", "DatasetAccessor", "LoadPlan", "open_dataset", "open_datatree", "open_many"]
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
 
 from xarray import Dataset, DataTree
@@ -15,6 +14,7 @@ from xarray.backends import BackendEntrypoint, StoreBackendEntrypoint
 from xarray.backends.common import datatree_from_dict_with_io_cleanup
 
 from aiozarr import hierarchy, sync
+from aiozarr.common.formatting import did_you_mean
 from aiozarr.integrations.xarray.data_store import GroupDataStore
 from aiozarr.integrations.xarray.group_contents import GroupContents, OpenedGroups, OpenOptions, fetch_groups
 from aiozarr.stores import Store
@@ -98,8 +98,8 @@ def _open(target: Any, options: Mapping[str, Any], *, deep: bool) -> tuple[Opene
     """Open the groups of a target, and return them with the options of decoding."""
     for name in options:
         if name not in (*_OPEN_NAMES, *_DECODE_NAMES, *_OTHER_NAMES):
-            nearest = get_close_matches(name, (*_OPEN_NAMES, *_DECODE_NAMES), n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join((*_OPEN_NAMES, *_DECODE_NAMES))}"
+            known = (*_OPEN_NAMES, *_DECODE_NAMES)
+            hint = did_you_mean(name, known, f"it has {', '.join(known)}")
             raise TypeError(f"the engine has no option {name!r}; {hint}")
     if (store := options.get("store")) is not None:
         target = store

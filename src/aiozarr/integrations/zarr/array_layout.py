@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from aiozarr.common.formatting import did_you_mean
 from aiozarr.engine import ArrayLayout
 from aiozarr.errors import AiozarrError
 from aiozarr.metadata.formats import parse_node
@@ -91,14 +91,11 @@ def settings_of(configured: Mapping[str, Any] | None) -> Settings:
         configured = {}
     if not isinstance(configured, Mapping):
         raise TypeError(f"`aiozarr` in zarr-python's configuration has settings below it, and is not {configured!r}")
-    known = [each.name for each in fields(Settings)]
+    known = [f"aiozarr.{each.name}" for each in fields(Settings)]
     for name in configured:
-        if name not in known:
-            nearest = get_close_matches(str(name), known, n=1)
-            hint = (
-                f"; did you mean 'aiozarr.{nearest[0]}'?" if nearest else ", which has the fields of aiozarr.Settings"
-            )
-            raise TypeError(f"unknown setting 'aiozarr.{name}' in zarr-python's configuration{hint}")
+        if f"aiozarr.{name}" not in known:
+            hint = did_you_mean(f"aiozarr.{name}", known, "it has the fields of aiozarr.Settings")
+            raise TypeError(f"unknown setting 'aiozarr.{name}' in zarr-python's configuration; {hint}")
     # The environment and files of the configuration have lists where settings have tuples.
     values = {name: tuple(each) if isinstance(each, list) else each for name, each in configured.items()}
     return _settings_of(tuple(sorted(values.items())))

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import ml_dtypes
 import numpy as np
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
@@ -20,18 +19,37 @@ from aiozarr.metadata.data_type import JSON, SMALL_FLOATS, FillValue, Unconfigur
 
 
 class DTypeNames:
-    """A two-way mapping of names and numpy types."""
+    """A two-way mapping of names and numpy types.
 
-    def __init__(self, dtypes: Mapping[str, np.dtype[Any]]) -> None:
-        self.dtypes = dtypes
-        self._names = {_key(dtype): name for name, dtype in dtypes.items()}
+    Args:
+        core: the names that are also numpy's.
+        others: the names of further types, each with its name in ml_dtypes, which is imported for the first of them.
+    """
+
+    def __init__(self, core: Iterable[str], others: Mapping[str, str]) -> None:
+        self._core = {name: np.dtype(name) for name in core}
+        # numpy has several types of one width, such as long and long long of C.
+        self._names = {(dtype.kind, dtype.itemsize): name for name, dtype in self._core.items()}
+        self._others = others
+
+    def dtype(self, name: str) -> np.dtype[Any] | None:
+        """Return the type of a name, or None if the installed ml_dtypes lacks it."""
+        found = self._core.get(name)
+        if found is None and name in self._others:
+            import ml_dtypes
+
+            kind = getattr(ml_dtypes, self._others[name], None)
+            found = None if kind is None else np.dtype(kind)
+        return found
 
     def find(self, dtype: np.dtype[Any]) -> str | None:
         """Return the name of a numpy type of any byte order, or None if it has none."""
-        return self._names.get(_key(dtype))
+        if dtype.type.__module__ == "numpy":
+            return self._names.get((dtype.kind, dtype.itemsize))
+        names = [name for name, theirs in self._others.items() if theirs == dtype.type.__name__]
+        return next((name for name in names if (found := self.dtype(name)) and found.type is dtype.type), None)
 
 
-@dataclass(frozen=True)
 class NumberType(UnconfiguredType):
     """Numbers: one class for several names, each with one numpy type."""
 
@@ -44,7 +62,9 @@ class NumberType(UnconfiguredType):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._table.dtypes[self.name]
+        found = self._table.dtype(self.name)
+        assert found is not None
+        return found
 
 
 def cast_number(value: object, dtype: np.dtype[Any], name: str) -> FillValue:
@@ -77,21 +97,10 @@ def is_complex(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "cW"
 
 
-def _key(dtype: np.dtype[Any]) -> object:
-    # numpy has several types of one width, such as long and long long of C. Types of other packages have kind V or f.
-    builtin = dtype.type.__module__ == "numpy"
-    return (dtype.kind, dtype.itemsize) if builtin else dtype.type
-
-
 _CORE_INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _NARROW = ("int2", "int4", "uint2", "uint4")
-_INTEGER_NAMES = DTypeNames(
-    {
-        **{name: np.dtype(name) for name in _CORE_INTEGERS},
-        # An element is one byte in memory. Its upper bits are ignored.
-        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _NARROW},
-    }
-)
+# An element of a narrow type is one byte in memory. Its upper bits are ignored.
+_INTEGER_NAMES = DTypeNames(_CORE_INTEGERS, dict(zip(_NARROW, _NARROW, strict=True)))
 
 
 @register_data_type
@@ -128,7 +137,6 @@ class BoolType(UnconfiguredType):
 
 
 @register_data_type
-@dataclass(frozen=True)
 class IntegerType(NumberType):
     """The integers: `int8` … `uint64` of the core, and `int2`, `int4`, `uint2`, `uint4` of the registry."""
 
@@ -172,19 +180,13 @@ class IntegerType(NumberType):
 
 _CORE_FLOATS = ("float16", "float32", "float64")
 _SMALL = ("bfloat16", *SMALL_FLOATS.split())
-_FLOAT_NAMES = DTypeNames(
-    {
-        **{name: np.dtype(name) for name in _CORE_FLOATS},
-        **{name: np.dtype(getattr(ml_dtypes, name)) for name in _SMALL},
-    }
-)
+_FLOAT_NAMES = DTypeNames(_CORE_FLOATS, dict(zip(_SMALL, _SMALL, strict=True)))
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
 _BITS = re.compile(r"b?float([0-9]+)")
 
 
 @register_data_type
-@dataclass(frozen=True)
 class FloatType(NumberType):
     """The floating point numbers: `float16`, `float32`, `float64`, `bfloat16`, and the formats of 4, 6 and 8 bits."""
 
@@ -260,6 +262,8 @@ class FloatType(NumberType):
 
 
 def _greatest_of(dtype: np.dtype[Any]) -> float:
+    import ml_dtypes
+
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
 
 
@@ -269,22 +273,13 @@ def _bits(array: FillValue) -> int:
 
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex_float16": "float16", "complex_bfloat16": "bfloat16"}
 _ALIASES = {"complex_float32": "complex64", "complex_float64": "complex128"}
+# Only newer releases of ml_dtypes have the types of the other two.
 _COMPLEX_NAMES = DTypeNames(
-    {
-        "complex64": np.dtype("complex64"),
-        "complex128": np.dtype("complex128"),
-        # Only newer releases of ml_dtypes have these.
-        **{
-            name: np.dtype(getattr(ml_dtypes, theirs))
-            for name, theirs in (("complex_float16", "complex32"), ("complex_bfloat16", "bcomplex32"))
-            if hasattr(ml_dtypes, theirs)
-        },
-    }
+    ("complex64", "complex128"), {"complex_float16": "complex32", "complex_bfloat16": "bcomplex32"}
 )
 
 
 @register_data_type
-@dataclass(frozen=True)
 class ComplexType(NumberType):
     """The complex numbers: `complex64`, `complex128`, `complex_float16`, `complex_bfloat16`.
 
@@ -304,7 +299,7 @@ class ComplexType(NumberType):
         cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
     ) -> Self:
         found = super().from_configuration(_ALIASES.get(name, name), configuration, member=member, strict=strict)
-        if found.name not in _COMPLEX_NAMES.dtypes:
+        if _COMPLEX_NAMES.dtype(found.name) is None:
             reason = f"numpy and the installed ml_dtypes have no {found.name}"
             raise UnsupportedMetadataError(reason, member=member, point="data_type", name=found.name)
         return found

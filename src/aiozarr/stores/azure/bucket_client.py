@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
@@ -15,28 +15,25 @@ from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.request import BodyReader, RequestTemplate, check_headers, quote_key
+from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
-from aiozarr.model import Entry, IfAbsent, Precondition, Range, Supports, Version
+from aiozarr.model import Entry, Precondition, Range, Supports, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import (
     MAX_PAGE_BYTES,
     ListingPage,
     child_texts,
-    collect_names,
-    entries_of_pages,
     is_key,
-    iterate_pages,
     listing_error,
     local_name,
     parse_size,
     parse_xml_listing,
 )
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.bucket.token_source import TokenSource
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
 from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 VERSION = "2023-11-03"
@@ -53,9 +50,6 @@ MAX_SINGLE_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
 MAX_BLOCKS = 50_000
 BLOCK_CONCURRENCY = 8
-
-DELETE_CONCURRENCY = 32
-"""Concurrent deletes: the bulk deletes of this API do not allow every kind of credentials."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
@@ -192,7 +186,7 @@ class AzureBucketClient(BucketClient):
         block_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
         if block_bytes is None:
             return await self.upload(key, data, precondition)
-        _conditions(precondition)  # a weak version is refused before anything is sent
+        condition_headers(precondition)  # a weak version is refused before anything is sent
         upload_id = await self.begin_parts(key)
 
         async def put_block(start: int) -> UploadedPart:
@@ -237,7 +231,7 @@ class AzureBucketClient(BucketClient):
     async def upload(
         self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
     ) -> Version | None:
-        headers = {"x-ms-blob-type": "BlockBlob", **_conditions(precondition)}
+        headers = {"x-ms-blob-type": "BlockBlob", **condition_headers(precondition)}
         return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
 
     async def begin_parts(self, key: str) -> str:
@@ -255,17 +249,13 @@ class AzureBucketClient(BucketClient):
     ) -> Version | None:
         names = "".join([f"<Latest>{block.etag}</Latest>" for block in parts])
         body = memoryview(f"<BlockList>{names}</BlockList>".encode())
-        conditions = _conditions(precondition)
+        conditions = condition_headers(precondition)
         return self._stored_version(await self.call("PUT", key, query="comp=blocklist", headers=conditions, body=body))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         pass  # blocks that belong to no blob cannot be removed; Azure does so after a week
 
     # --- copies and deletes --------------------------------------------------------------------------------------
-
-    @property
-    def can_copy(self) -> bool:
-        return True
 
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
@@ -298,16 +288,12 @@ class AzureBucketClient(BucketClient):
 
     async def delete(self, key: str) -> None:
         self._check_writeable()
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if self.has_deleted(response):
-            return
-        if response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty":  # it is a folder, not a value
-            return
-        raise self.error(response)
+        await super().delete(key)
 
-    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        self._check_writeable()
-        return await self.delete_singly(keys, DELETE_CONCURRENCY)
+    def has_deleted(self, response: Response) -> bool:
+        # The key of a folder, which is not a value.
+        is_folder = response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty"
+        return is_folder or super().has_deleted(response)
 
     def _check_writeable(self) -> None:
         if self._endpoint.secondary:
@@ -315,30 +301,12 @@ class AzureBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda marker: self._page(prefix, "", marker)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda marker: self._page(prefix, "/", marker)))
-
-    async def _page(self, prefix: str, delimiter: str, marker: str) -> ListingPage:
-        query = listing_query(prefix, delimiter, marker)
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        query = listing_query(prefix, delimiter, token)
         response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), query=query)
         if not isinstance(response.action, Accept):
             raise self.error(response)
         return parse_page(bytes(response.body), prefix)
-
-
-def _conditions(precondition: Precondition | None) -> dict[str, str]:
-    """Return the headers of a condition."""
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"If-None-Match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"If-Match": version.etag})
 
 
 def _block_bytes(nbytes: int) -> int:

@@ -28,8 +28,8 @@ from aiozarr.stores.azure.address import (
     environment_connection,
     parse_connection_string,
 )
-from aiozarr.stores.http.errors import MIN_SKEW_SECONDS
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.bucket.token_source import TokenSource
+from aiozarr.stores.http.errors import ServerClock
 from aiozarr.stores.options.azure_options import AzureOptions
 from aiozarr.stores.options.option_table import is_set
 
@@ -278,14 +278,14 @@ class ContainerSignatures:
         self._key = key
         self._container = container
         self._signatures: dict[str, tuple[float, str]] = {}
-        self._clock_offset = 0.0  # of the server's clock, in seconds
+        self._clock = ServerClock()
 
     def query(self, permissions: str) -> str:
         """Return the query that allows `permissions` for a while."""
         cached = self._signatures.get(permissions)
         now = time.monotonic()
         if cached is None or cached[0] + REUSE_SECONDS < now:
-            expires = time.time() + self._clock_offset + VALID_SECONDS
+            expires = self._clock.now() + VALID_SECONDS
             query = sign_container(self._account, self._key, self._container, permissions, expires)
             cached = self._signatures[permissions] = (now, query)
         return cached[1]
@@ -297,8 +297,7 @@ class ContainerSignatures:
             refused: a signature that the server did not accept.
             server_time: the server's time in seconds since 1970, by which signatures are made from now on.
         """
-        if server_time is not None and abs(server_time - time.time() - self._clock_offset) >= MIN_SKEW_SECONDS:
-            self._clock_offset = server_time - time.time()
+        if self._clock.correct(server_time):
             self._signatures.clear()
         for permissions, (made, query) in list(self._signatures.items()):
             if query == refused:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -15,21 +15,19 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation, Headers
-from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import BodyChecksum
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, is_whole_object
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
 from aiozarr.stores.gcs.credentials import account_name, make_source
 from aiozarr.stores.gcs.responses import gcs_error, parse_page, stored_checksum
 from aiozarr.stores.gcs.upload import upload
 from aiozarr.stores.http.errors import is_missing_key
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, is_whole_object
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
 MAX_REWRITES = 10_000
 """Calls that copy one object; each copies a MiB at least."""
-DELETE_CONCURRENCY = 32
-"""Concurrent deletes: this API has no bulk deletes."""
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsBucketClient, str]:
@@ -142,10 +140,6 @@ class GcsBucketClient(BucketClient):
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         return await upload(self, self._endpoint, key, data, precondition)
 
-    @property
-    def can_copy(self) -> bool:
-        return True
-
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
@@ -170,35 +164,14 @@ class GcsBucketClient(BucketClient):
                 return version
         raise StoreError("the server does not finish copying this object")
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
-    async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        failed = await self.delete_singly(keys, DELETE_CONCURRENCY)
-        if keys and len(failed) == len(set(keys)):
-            raise failed[keys[0]]
-        return failed
-
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(self._listing(prefix, "items(name,size,generation)", ""))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(self._listing(prefix, "items(name),prefixes", "/"))
-
-    def _listing(self, prefix: str, fields: str, delimiter: str) -> AsyncGenerator[ListingPage, None]:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        fields = "items(name),prefixes" if delimiter else "items(name,size,generation)"
         target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
-        target += f"&prefix={quote(prefix, safe='')}"
-        if delimiter:
-            target += f"&delimiter={quote(delimiter, safe='')}"
-        return iterate_pages(lambda token: self._page(target, token, prefix))
-
-    async def _page(self, target: str, token: str, prefix: str) -> ListingPage:
-        if token:
-            target += f"&pageToken={quote(token, safe='')}"
+        for name, value in (("prefix", prefix), ("delimiter", delimiter), ("pageToken", token)):
+            if value or name == "prefix":
+                target += f"&{name}={quote(value, safe='')}"
         response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), target=target)
         if not isinstance(response.action, Accept):
             raise self.error(response)

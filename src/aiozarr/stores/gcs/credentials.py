@@ -11,8 +11,8 @@ from typing import Any
 
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.url import fingerprint
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.gcs.address import Source
-from aiozarr.stores.object.token_source import TokenSource
 from aiozarr.stores.options.gcs_options import GcsOptions
 
 REQUEST_SECONDS = 20

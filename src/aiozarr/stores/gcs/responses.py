@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aiozarr.errors import StoreError, ThrottledError, UnauthenticatedError
+from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, Version
+from aiozarr.stores.bucket.body_checksum import BodyChecksum
+from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.credentials import HINT
 from aiozarr.stores.http.errors import error_code, error_for, showable
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.listing import ListingPage, is_key, listing_error, parse_size
 
 
 def parse_page(body: bytes, prefix: str) -> ListingPage:
@@ -57,21 +57,13 @@ def _entry(item: Mapping[str, Any], name: str) -> Entry:
     return Entry(name, size, Version(generation=str(generation)) if generation else None)
 
 
-_TOO_MUCH = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
-
-
 def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
     """Return the error for a response; the store adds its URL, the key and the range."""
-    error = error_for(status, headers, body)
-    if error_code(body) is None:
-        reason, message = _reason_and_message(body)
-        if reason is not None:
-            error.message += f": {reason}"
-        text = None if message is None else showable(message)
-        if text is not None:
-            error.message += f", {text!r}"
-        if reason in _TOO_MUCH:
-            error = _throttled(error)
+    reason, message = (None, None) if error_code(body) else _reason_and_message(body)
+    error = error_for(status, headers, body, reason)
+    text = None if message is None else showable(message)
+    if text is not None:
+        error.message += f", {text!r}"
     if status == 404 and b"bucket does not exist" in body:
         error.message = error.message.replace("not found", "the bucket does not exist", 1)
     if isinstance(error, UnauthenticatedError):
@@ -82,12 +74,6 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
         error.message = "the value was damaged on its way to the server, which refused it"
         error.retryable = True
     return error
-
-
-def _throttled(error: StoreError) -> StoreError:
-    return ThrottledError(
-        error.message, status=error.status, request_id=error.request_id, retry_after=error.retry_after
-    )
 
 
 def _reason_and_message(body: bytes) -> tuple[str | None, str | None]:

@@ -12,14 +12,14 @@ import anyio
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
-from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.stores.bucket.body_checksum import crc32c_of
+from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BucketClient
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.responses import gcs_error
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
-from aiozarr.stores.object.body_checksum import crc32c_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
 
 MAX_SINGLE_BYTES = 16 << 20
 """Larger values are uploaded in a session."""
@@ -148,7 +148,7 @@ def session_target(location: str, endpoint: GcsEndpoint) -> str:
 class _UploadSession:
     """A running resumable upload."""
 
-    def __init__(self, sender: RequestSender, endpoint: GcsEndpoint, key: str, target: str, data: memoryview) -> None:
+    def __init__(self, sender: EndpointClient, endpoint: GcsEndpoint, key: str, target: str, data: memoryview) -> None:
         self._sender = sender
         self._template = RequestTemplate(endpoint.web.authority, {})  # the target is all the authorisation
         self._key = key

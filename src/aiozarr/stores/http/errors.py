@@ -41,7 +41,10 @@ _NOT_ACCEPTED = {
     "AuthenticationFailed": "the server does not accept the credentials: key, signature or token",
 }
 _SECRETIVE = _NOT_ACCEPTED.keys() | {"AuthorizationFailure"}
-_SLOW_DOWN = frozenset({"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"})
+_SLOW_DOWN = frozenset(
+    {"SlowDown", "ServerBusy", "RequestLimitExceeded", "ThrottlingException", "Throttling"}
+    | {"rateLimitExceeded", "userRateLimitExceeded"}
+)
 # S3 sends 200 while it works on a copy, a completion or a page, and may then end with an error document.
 _RETRYABLE_STATUS = frozenset({200, 408, 500, 502, 504})
 _RETRYABLE_CODES = frozenset(
@@ -55,9 +58,16 @@ def error_code(body: bytes) -> str | None:
     return None if match is None else match[1].decode("ascii")
 
 
-def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
-    """Return the error for a response without a value; the store adds its URL, the key and the range."""
-    code = error_code(body) or _code_of(headers)
+def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes, reason_code: str | None = None) -> StoreError:
+    """Return the error for a response without a value; the store adds its URL, the key and the range.
+
+    Args:
+        status: the status of the response.
+        headers: its headers.
+        body: its body, or the beginning of it.
+        reason_code: the code of the error if `body` is no document that contains it.
+    """
+    code = error_code(body) or _code_of(headers) or reason_code
     kind, reason, retryable = _classify(status, code)
     message = reason if code is None else f"{reason}: {code}"
     if status == 403 and is_skewed(body):
@@ -169,6 +179,24 @@ def retry_after(value: bytes | None, now: float) -> float | None:
         return min(float(text), RETRY_AFTER_CAP)
     moment = http_date(value)
     return None if moment is None else min(max(0.0, moment - now), RETRY_AFTER_CAP)
+
+
+class ServerClock:
+    """The clock of a server, by which requests are signed; this machine's until a response corrects it."""
+
+    def __init__(self) -> None:
+        self._offset = 0.0
+
+    def now(self) -> float:
+        """Return the server's time in seconds since the epoch, as far as it is known."""
+        return time.time() + self._offset
+
+    def correct(self, server: float | None) -> bool:
+        """Use the time of a refusal. Returns: False if it has none, or the times differ by less than a minute."""
+        if server is None or abs(server - self.now()) < MIN_SKEW_SECONDS:
+            return False
+        self._offset = server - time.time()
+        return True
 
 
 def http_date(value: bytes | None) -> float | None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint_client import Request, RequestSender
+from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.errors import error_for
@@ -38,7 +38,7 @@ class ObjectClient(ABC):
 
     @property
     @abstractmethod
-    def sender(self) -> RequestSender:
+    def sender(self) -> EndpointClient:
         """The sender of the next request."""
 
     # --- authorising ---------------------------------------------------------------------------------------------

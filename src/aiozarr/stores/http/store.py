@@ -14,8 +14,8 @@ from dataclasses import fields, replace
 from functools import partial
 from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote
+from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
@@ -107,6 +107,9 @@ class HTTPStore(WebStore[HTTPClient]):
     value is an error.
     """
 
+    _client_class: ClassVar[type[HTTPClient]] = HTTPClient
+    """Authorises requests and interprets responses; a subclass for servers with other rules names its own."""
+
     def __init__(self, url: str, **storage_options: Any) -> None:
         """Describe the store; nothing is connected before the first read.
 
@@ -127,23 +130,22 @@ class HTTPStore(WebStore[HTTPClient]):
             raise ValueError("the storage option 'allow_http' is False, and the URL is without TLS")
         self._address = address
         self._given = options
-        self._url = directory_url(address.shown)
         azure = address.host.endswith(_AZURE)
         secret = headers_of(address, options)
         if azure and not any(name.lower() == _AZURE_VERSION[0] for name in secret):
             secret[_AZURE_VERSION[0]] = _AZURE_VERSION[1]
-        self._client = HTTPClient(address, options, secret)
+        self._client = self._client_class(address, options, secret)
         self._fingerprint = fingerprint(secret | ({"?": address.query} if address.query else {}))
         self.supports = Supports(conditional_reads=True, suffix_reads=not azure, bounded_reads=True)
 
     @property
     def url(self) -> str:
         """The base URL, without credentials and query."""
-        return self._url
+        return self.url_of("")
 
     def url_of(self, path: str) -> str:
         """Return the URL of `path`, percent-encoded as in requests; one in `.zip` gets a slash and is no archive."""
-        return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
+        return directory_url(f"{self._address.shown}/{quote_key(path)}" if path else self._address.shown)
 
     @property
     def server(self) -> str:
@@ -171,8 +173,7 @@ class HTTPStore(WebStore[HTTPClient]):
         return (self._at(above), unquote(name)) if name else None
 
     def _at(self, path: str) -> HTTPStore:
-        address = replace(self._address, path=path)
-        return with_root(self, _address=address, _url=directory_url(address.shown), _client=self._client.at(path))
+        return with_root(self, _address=replace(self._address, path=path), _client=self._client.at(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Given secrets are pickled: the other process could not find them again.
@@ -183,15 +184,7 @@ class HTTPStore(WebStore[HTTPClient]):
                 "heeded everywhere",
                 store=self.url,
             )
-        return (partial(type(self), self._private_url(), **given), (), {"supports": self.supports})
-
-    def _private_url(self) -> str:
-        address = self._address
-        query = f"?{address.query}" if address.query else ""
-        userinfo = ""
-        if address.user is not None:
-            userinfo = f"{quote(address.user, safe='')}:{quote(address.password or '', safe='')}@"
-        return f"{address.scheme}://{userinfo}{address.authority}{address.path}{query}"
+        return (partial(type(self), self._address.private, **given), (), {"supports": self.supports})
 
     # --- operations that HTTP does not have ----------------------------------------------------------------------
 

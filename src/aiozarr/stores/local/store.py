@@ -32,7 +32,6 @@ from aiozarr.model import (
 )
 from aiozarr.stores.blocking import BlockingStore, in_thread, iterate_in_thread
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, with_root
-from aiozarr.stores.local import walk
 from aiozarr.stores.local.atomic_write import (
     TEMPORARY,
     NewFile,
@@ -44,10 +43,11 @@ from aiozarr.stores.local.atomic_write import (
     version_of,
 )
 from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
-from aiozarr.stores.local.stored_file import StoredFile
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from aiozarr.stores.local.stored_file import StoredFile
 
 # Without O_NONBLOCK, opening a named pipe in the directory would wait for its writer. It has no effect on files.
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -127,8 +127,12 @@ class LocalStore(BlockingStore):
             return None
         if not name:
             return None
-        above = LocalStore(os.fsdecode(directory), durable=self._durable)
-        return with_root(self, **vars(above)), text
+        # Without links on the way to the root there are none on the way to its parent.
+        real = directory if self._identity[1] == self._root else os.path.realpath(directory)
+        base = directory.rstrip(b"/") + b"/"
+        return with_root(
+            self, _root=directory, _base=base, _url="file://" + quote(directory), _identity=(LocalStore, real)
+        ), text
 
     def child_store(self, path: str) -> Store:
         """Return the store of the directory `path` below the root."""
@@ -238,6 +242,8 @@ class LocalStore(BlockingStore):
         Raises:
             StoreError: it could not be opened.
         """
+        from aiozarr.stores.local.stored_file import StoredFile
+
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
             return None
@@ -297,6 +303,8 @@ class LocalStore(BlockingStore):
         return await in_thread(lambda: self.stat_now(key))
 
     async def erase_prefix(self, prefix: str) -> None:
+        from aiozarr.stores.local import walk
+
         start = self._directory(prefix)
         if walk.segments_behind_link(self._base, start) > 1:
             raise StoreError(
@@ -310,6 +318,8 @@ class LocalStore(BlockingStore):
                     pass
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        from aiozarr.stores.local import walk
+
         start = self._directory(prefix)
         with self._translated("listing", prefix):
             async with aclosing(iterate_in_thread(walk.walk(self._base, start))) as batches:
@@ -318,6 +328,8 @@ class LocalStore(BlockingStore):
                         yield entry
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
+        from aiozarr.stores.local import walk
+
         start = self._directory(prefix)
         with self._translated("listing", prefix):
             keys, directories = await in_thread(lambda: walk.list_one(start))
@@ -328,6 +340,8 @@ class LocalStore(BlockingStore):
 
         None: those of writers that have ended, whatever their age. That needs a file system with `flock`.
         """
+        from aiozarr.stores.local import walk
+
         with self._translated("sweeping", None):
             async with aclosing(iterate_in_thread(walk.sweep(self._root, older_than))) as steps:
                 return sum([count async for count in steps])
@@ -368,6 +382,18 @@ class LocalStore(BlockingStore):
                 f"{doing} failed: a value is stored where a directory is needed", key=key, store=self._url
             )
         return store_error(error, doing, store=self._url, key=key)
+
+
+def has_keys(store: LocalStore, prefix: str) -> bool:
+    """Return whether any key of a store begins with `prefix`, in the calling thread.
+
+    Raises:
+        StoreError: a directory could not be read.
+    """
+    from aiozarr.stores.local import walk
+
+    with store._translated("listing", prefix):
+        return any(walk.walk(store._base, store._directory(prefix), 1))
 
 
 class LocalFile:

@@ -27,7 +27,7 @@ MIN_ABANDONED_SECONDS = 1.0
 _Pending = tuple[bytes, tuple[bytes, ...], int]
 
 
-def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
+def walk(base: bytes, start: bytes, batch_entries: int = BATCH_ENTRIES) -> Iterator[list[Entry]]:
     """Iterate over the keys below `start`, in batches; files that are removed meanwhile are skipped.
 
     `base` is the path of the root with a slash at its end, which is cut off each path.
@@ -51,7 +51,7 @@ def walk(base: bytes, start: bytes) -> Iterator[list[Entry]]:
             if entry is None:
                 continue
             batch.append(entry)
-            if len(batch) == BATCH_ENTRIES:
+            if len(batch) == batch_entries:
                 yield batch
                 batch = []
     if batch:

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from aiozarr.errors import AiozarrError
 from aiozarr.stores.contract import Store
-from aiozarr.stores.obspec.store import GetAsync, ObspecStore, is_of_obstore
+from aiozarr.stores.obspec.errors import is_of_obstore
+from aiozarr.stores.obspec.store import GetAsync, ObspecStore
 from aiozarr.stores.urls import from_url
 
 _BUCKETS = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 from weakref import finalize, ref
@@ -13,13 +12,9 @@ from typing_extensions import Buffer
 from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.errors import (
     ChangedError,
-    InvalidKeyError,
     LimitError,
-    PermissionDeniedError,
     PreconditionFailedError,
     StoreError,
-    StoreTimeoutError,
-    UnauthenticatedError,
     UnsupportedOperationError,
 )
 from aiozarr.model import (
@@ -35,10 +30,9 @@ from aiozarr.model import (
     check_prefix,
     resolve_range,
 )
-from aiozarr.stores.capabilities import conditions_hold
-from aiozarr.stores.contract import Store, byte_view, check_max_bytes
-from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.obspec.obstore_errors import translate as translate_obstore
+from aiozarr.stores.capabilities import ProbedStore
+from aiozarr.stores.contract import byte_view, check_max_bytes
+from aiozarr.stores.obspec.errors import is_missing, is_of_obstore, translate
 
 DELETE_KEYS = 1000
 """Keys of one call of `delete_async`, as many as S3 deletes with one request."""
@@ -80,7 +74,7 @@ class _ObjectKey:
         return hash(self._kind)
 
 
-class ObspecStore(Store):
+class ObspecStore(ProbedStore):
     """The objects that `obj` reaches by obspec's methods.
 
     The methods are called on the loop of the I/O thread. Those that `obj` lacks are not supported: without `put_async`
@@ -249,18 +243,6 @@ class ObspecStore(Store):
                 for key in some:
                     await self.erase(key)
 
-    async def probe_conditional_writes(self) -> bool:
-        """Return whether preconditions hold: tested once, by writes of an object that is removed."""
-        return await self._probe_below("")
-
-    async def _probe_below(self, prefix: str) -> bool:
-        if self.supports.conditional_writes is None:
-            holds = await conditions_hold(
-                lambda key, value, condition: self.set(key, value, precondition=condition), self.erase, prefix
-            )
-            self.supports = replace(self.supports, conditional_writes=holds)
-        return bool(self.supports.conditional_writes)
-
     # --- helpers -------------------------------------------------------------------------------------------------
 
     async def _empty(self, key: str, if_match: Version | None) -> Value | None:
@@ -330,57 +312,3 @@ def _mode(precondition: Precondition) -> Any:
 def _version(meta: Mapping[str, Any]) -> Version | None:
     etag, generation = meta.get("e_tag") or None, meta.get("version") or None
     return None if etag is None and generation is None else Version(etag, generation)
-
-
-_CLASSES: dict[str, tuple[type[StoreError], str]] = {
-    "AlreadyExistsError": (PreconditionFailedError, "an object is stored there"),
-    "PreconditionError": (PreconditionFailedError, "another version is stored, or none"),
-    "PermissionDeniedError": (PermissionDeniedError, "permission denied"),
-    "PermissionError": (PermissionDeniedError, "permission denied"),
-    "UnauthenticatedError": (UnauthenticatedError, "no credentials, or they were rejected"),
-    "InvalidPathError": (InvalidKeyError, "the store does not support this key"),
-    "NotSupportedError": (UnsupportedOperationError, "the store does not support this operation"),
-    "ValueError": (InvalidKeyError, "the store does not support this key"),
-    "NotImplementedError": (UnsupportedOperationError, "the store does not support this operation"),
-    "TimeoutError": (StoreTimeoutError, "no response within the timeout of the store"),
-}
-
-
-def is_missing(error: Exception) -> bool:
-    """Return whether the error says that the object is not stored."""
-    if {"NotFoundError", "FileNotFoundError"} & _names(error) or _http_status(error) in (404, 410):
-        return True
-    # A key below the key of a file, or the name of a directory, in obstore's local store.
-    return is_of_obstore(error) and any(kind in str(error) for kind in ("NotADirectory", "IsADirectory"))
-
-
-def is_of_obstore(obj: object) -> bool:
-    """Return whether an object, or an error, is of one of obstore's own classes."""
-    return type(obj).__module__.partition(".")[0] == "obstore"
-
-
-def translate(error: Exception) -> StoreError:
-    """Return the store error for an error of an obspec object. Its text may contain signed URLs and is not repeated."""
-    if isinstance(error, StoreError):
-        return error
-    names = _names(error)
-    for name, (kind, message) in _CLASSES.items():
-        if name in names:
-            return kind(message)
-    if is_of_obstore(error):
-        return translate_obstore(error)
-    status = _http_status(error)
-    if status is not None:
-        return error_for(status, {}, b"")
-    is_network = isinstance(error, ConnectionError) or bool({"ClientConnectionError", "ClientPayloadError"} & names)
-    return StoreError(f"the store failed with {type(error).__name__}", retryable=is_network)
-
-
-def _http_status(error: Exception) -> int | None:
-    """Return the status of a response that aiohttp has raised, which obspec-utils does not translate."""
-    status = getattr(error, "status", None) if "ClientResponseError" in _names(error) else None
-    return status if isinstance(status, int) and status >= 400 else None
-
-
-def _names(error: Exception) -> set[str]:
-    return {kind.__name__ for kind in type(error).__mro__}

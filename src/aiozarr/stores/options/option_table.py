@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 from aiozarr.common.checks import Checks
+from aiozarr.common.formatting import did_you_mean
 from aiozarr.model import is_unicode
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
@@ -207,11 +208,9 @@ class OptionTable:
                 raise TypeError(f"the storage option {name!r} is a mapping")
 
     def _unknown(self, name: str) -> TypeError:
-        from difflib import get_close_matches  # imported on use, as few names are wrong
-
-        nearest = get_close_matches(name, self.names, n=1)
-        meant = f"did you mean {nearest[0]!r}? " if nearest else ""
-        return TypeError(f"unknown storage option {name!r}; {meant}{self.store} knows {', '.join(self.names)}")
+        meant = did_you_mean(name, self.names)
+        known = f"{self.store} knows {', '.join(self.names)}"
+        return TypeError(f"unknown storage option {name!r}; {meant and f'{meant} '}{known}")
 
 
 def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:

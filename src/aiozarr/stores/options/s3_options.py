@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,8 +36,14 @@ class S3Options:
         verify: `False`, or a file of certificates to trust.
         root_certificate: further certificates to trust, as PEM.
         proxy: the URL of a proxy for all requests.
-        upload: how values are written: encryption, checksums.
-        chain: where credentials are searched: web identity, container, instance.
+        server_side_encryption: how the server encrypts what is written: `AES256`, `aws:kms`, `aws:kms:dsse`.
+        sse_kms_key_id: the KMS key for `aws:kms`.
+        sse_bucket_key_enabled: one data key for the bucket, in place of one for every object.
+        checksum_algorithm: a checksum that is sent with what is written: `CRC32C`, `SHA256`, `CRC64NVME` (package
+            `awscrt`).
+        role_arn, role_session_name, web_identity_token_file, sts_endpoint, container_credentials_relative_uri,
+            container_credentials_full_uri, container_authorization_token_file, metadata_endpoint,
+            imdsv1_fallback: where credentials are found: web identity, container, instance.
         max_connections: connections at once; 1024.
         idle_timeout: without progress; 20 s.
         connect_timeout: 20 s.
@@ -67,11 +73,27 @@ class S3Options:
     verify: bool | str | None = option("any", fsspec=("client_kwargs.verify",))
     root_certificate: str | None = option("any", ours_only=True)
     proxy: str | None = option(shown=False, obstore=("proxy_url",), ours_only=True)
-    upload: tuple[tuple[str, str | bool], ...] = ()
-    chain: tuple[tuple[str, str | bool], ...] = field(default=(), repr=False)
+    server_side_encryption: str | None = option(fsspec=("s3_additional_kwargs.ServerSideEncryption",))
+    sse_kms_key_id: str | None = option(fsspec=("s3_additional_kwargs.SSEKMSKeyId",))
+    sse_bucket_key_enabled: bool | None = option("flag", fsspec=("s3_additional_kwargs.BucketKeyEnabled",))
+    checksum_algorithm: str | None = option(fsspec=("s3_additional_kwargs.ChecksumAlgorithm",))
+    role_arn: str | None = option("words", shown=False, ours_only=True)
+    role_session_name: str | None = option("words", shown=False, ours_only=True)
+    web_identity_token_file: str | None = option("words", shown=False, ours_only=True)
+    sts_endpoint: str | None = option("words", shown=False, obstore=("endpoint_url_sts",), ours_only=True)
+    container_credentials_relative_uri: str | None = option("words", shown=False, ours_only=True)
+    container_credentials_full_uri: str | None = option("words", shown=False, ours_only=True)
+    container_authorization_token_file: str | None = option("words", shown=False, ours_only=True)
+    metadata_endpoint: str | None = option("words", shown=False, ours_only=True)
+    imdsv1_fallback: bool | None = option("flag", shown=False, ours_only=True)
     max_connections: int | None = option("count", fsspec=("config_kwargs.max_pool_connections",))
     idle_timeout: float | None = option("seconds", fsspec=("config_kwargs.read_timeout",), obstore=("read_timeout",))
     connect_timeout: float | None = option("seconds", fsspec=("config_kwargs.connect_timeout",))
+
+    @property
+    def chain(self) -> dict[str, str | bool]:
+        """The given options of where credentials are searched."""
+        return {name: value for name in _CHAIN if (value := getattr(self, name)) is not None}
 
 
 S3_TABLE = OptionTable(
@@ -87,33 +109,6 @@ S3_TABLE = OptionTable(
         ),
         Option("signature_version", "any", fsspec=("config_kwargs.signature_version",), about="`s3v4`, or unsigned"),
         Option("disable_bulk_delete", "flag", ours_only=True, about="for servers that remove one key in a request"),
-        Option(
-            "server_side_encryption",
-            fsspec=("s3_additional_kwargs.ServerSideEncryption",),
-            about="how the server encrypts what is written: `AES256`, `aws:kms`, `aws:kms:dsse`",
-        ),
-        Option("sse_kms_key_id", fsspec=("s3_additional_kwargs.SSEKMSKeyId",), about="the KMS key for `aws:kms`"),
-        Option(
-            "sse_bucket_key_enabled",
-            "flag",
-            fsspec=("s3_additional_kwargs.BucketKeyEnabled",),
-            about="one data key for the bucket, in place of one for every object",
-        ),
-        Option(
-            "checksum_algorithm",
-            fsspec=("s3_additional_kwargs.ChecksumAlgorithm",),
-            about="a checksum that is sent with what is written: `CRC32C`, `SHA256`, `CRC64NVME` (package `awscrt`)",
-        ),
-        *(
-            Option(
-                name,
-                "flag" if name == "imdsv1_fallback" else "words",
-                obstore=("endpoint_url_sts",) if name == "sts_endpoint" else (),
-                ours_only=True,
-                about="where credentials are found: web identity, container, instance",
-            )
-            for name in _CHAIN
-        ),
     ),
     prefixes=("aws_",),
     nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs", "config", "client_options"),
@@ -137,8 +132,6 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     found = S3_TABLE.translate(given)
-    upload = tuple((name, found.pop(name)) for name in UPLOAD_OPTIONS if name in found)
-    chain = tuple((name, found.pop(name)) for name in _CHAIN if name in found)
     _merge_signature(found)
     _merge_trust(found)
     _merge_proxy(found)
@@ -146,9 +139,9 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
         found["bulk_delete"] = False
     if found.get("token") == "":  # from an environment without a session token
         del found["token"]
-    options = S3Options(**found, upload=upload, chain=chain)
+    options = S3Options(**found)
     _check_credentials(options)
-    if dict(upload).get("server_side_encryption") == "sse-c":
+    if options.server_side_encryption == "sse-c":
         raise ValueError("keys of one's own ('sse-c') would have to be sent with every read, which is not supported")
     return options
 

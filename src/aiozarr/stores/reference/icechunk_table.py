@@ -74,7 +74,7 @@ def from_session(
 
 def _options_of(config: Any) -> dict[str, Any]:
     """Return the storage options for the configuration of a virtual chunk container, as far as it has any."""
-    options = getattr(config, "_0", None)
+    options: Any = getattr(config, "_0", None)
     if not hasattr(options, "endpoint_url"):
         return {}
     found = {"region": options.region, "endpoint_url": options.endpoint_url, "anon": options.anonymous or None}

@@ -50,7 +50,8 @@ async def read_document(store: Store, key: str, max_bytes: int = MAX_DOCUMENT_BY
         LimitError: it has more than `max_bytes` bytes.
         StoreError: it could not be read.
     """
-    value = await store.fetch(key, **({"max_bytes": max_bytes} if store.has_bounded_reads else {}))
+    is_bounded = store.has_bounded_reads
+    value = await (store.fetch(key, max_bytes=max_bytes) if is_bounded else store.fetch(key))
     if value is not None and memoryview(value.data).nbytes > max_bytes:
         message = f"the document of references has more than {max_bytes} bytes"
         raise LimitError(message, limit="max_bytes", allowed=max_bytes, store=store.url, key=key)
@@ -146,7 +147,8 @@ class ParquetTable(ReferenceTable):
         return None if place is None or place[:2] in self._records else place[:2]
 
     async def load(self, part: Hashable) -> None:
-        field, number = part  # type: ignore[misc]  # one of `unloaded_part`
+        assert isinstance(part, tuple)  # one of `unloaded_part`
+        field, number = part
         if part in self._records:
             return
         key = f"{self._prefix}{field}/refs.{number}.parq" if field else f"{self._prefix}refs.{number}.parq"
@@ -157,7 +159,7 @@ class ParquetTable(ReferenceTable):
             error.node = self._store.url_of(key)
             raise
         check_count(sum([len(each.columns) for each in self._records.values() if each is not None]))
-        self._records[part] = record  # type: ignore[index]
+        self._records[part] = record
 
     def find(self, key: str) -> Found | None:
         place = self._place(key)

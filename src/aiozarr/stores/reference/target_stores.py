@@ -223,7 +223,8 @@ class TargetResolver:
             UnknownSchemeError, TypeError, ValueError: no store can be made for it.
         """
         # Packages are imported and configuration files read.
-        return self.opened(target) or await in_thread(lambda: self._open(str(target)))
+        opened = self.opened(target)
+        return await in_thread(lambda: self._open(str(target))) if opened is None else opened
 
     def _open(self, url: str) -> tuple[TargetStore, str]:
         place = self._place(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import md5
 from typing import Any
@@ -19,20 +19,21 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
+from aiozarr.stores.bucket.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,
+    http_date,
     is_html_page,
     is_missing_key,
     is_skewed,
     request_id,
 )
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.object.bucket_client import SHORT_RESPONSE, BucketClient
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES, ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
@@ -78,9 +79,6 @@ COPY_PART_BYTES = 128 << 20
 
 ABORT_SECONDS = 5.0
 """The time for aborting an upload that failed."""
-
-WORKERS = 16
-"""Requests at once when keys are removed one by one."""
 
 _NO_BODY = memoryview(b"")
 LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
@@ -224,7 +222,7 @@ class S3BucketClient(BucketClient):
         if isinstance(response.action, Accept) or status < 300 or status in (304, 404, 412):
             return False
         client, text = self._region_client, body.decode("utf-8", "replace")
-        if status == 403 and is_skewed(body) and client.correct_clock(response.headers.get(b"date")):
+        if status == 403 and is_skewed(body) and client.clock.correct(http_date(response.headers.get(b"date"))):
             return True
         region = region_in(response.headers, text)
         if is_elsewhere(status, text) or (status == 400 and region is not None):
@@ -252,7 +250,7 @@ class S3BucketClient(BucketClient):
         part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
         if part_bytes is None:
             return await self.upload(key, data, precondition)
-        _condition_headers(precondition)  # a weak version is refused before anything is sent
+        condition_headers(precondition)  # a weak version is refused before anything is sent
 
         async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
             return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
@@ -267,7 +265,7 @@ class S3BucketClient(BucketClient):
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
                 f"{body.nbytes}"
             )
-        return await self._put(key, body, _condition_headers(precondition))
+        return await self._put(key, body, condition_headers(precondition))
 
     async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
         headers = {**self._encryption, **conditions, **await self._checksum(body)}
@@ -431,7 +429,7 @@ class S3BucketClient(BucketClient):
     async def complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
     ) -> Version | None:
-        conditions = _condition_headers(precondition)
+        conditions = condition_headers(precondition)
         document = memoryview(completion(parts, self._algorithm or "CRC32C"))
         response = await self._call("POST", key, {"uploadId": upload_id}, conditions, document)
         result = parse_result(response, "CompleteMultipartUploadResult")
@@ -448,11 +446,6 @@ class S3BucketClient(BucketClient):
 
     # --- deletes -------------------------------------------------------------------------------------------------
 
-    async def delete(self, key: str) -> None:
-        response = await self.request("DELETE", key, SHORT_RESPONSE)
-        if not self.has_deleted(response):
-            raise self.error(response)
-
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """Delete keys in one request, or one by one on a server that lacks bulk deletes ("DeleteObjects")."""
         if self._options.bulk_delete is not False:
@@ -465,17 +458,11 @@ class S3BucketClient(BucketClient):
             is_form_refused = response.status == 400 and error_code(bytes(response.body)) in _CODES_OF_NO_BULK
             if response.status not in _NO_BULK and not is_form_refused:
                 raise self.error(response)
-        return await self.delete_singly(keys, WORKERS)
+        return await super().delete_many(keys)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        return entries_of_pages(iterate_pages(lambda token: self._page(prefix, "", token)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        return await collect_names(iterate_pages(lambda token: self._page(prefix, "/", token)))
-
-    async def _page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
         response = await self._call("GET", "", listing_query(prefix, delimiter, token))
         if not isinstance(response.action, Accept):
             raise self.error(response)
@@ -508,22 +495,6 @@ def _part_bytes(nbytes: int, least: int) -> int:
     return max(least, -(-nbytes // MAX_PARTS))
 
 
-def _condition_headers(precondition: Precondition | None) -> dict[str, str]:
-    """Return the header of a condition.
-
-    Raises:
-        UnsupportedOperationError: the version is a weak one.
-    """
-    if precondition is None:
-        return {}
-    if isinstance(precondition, IfAbsent):
-        return {"if-none-match": "*"}
-    version = precondition.version
-    if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
-    return check_headers({"if-match": version.etag})
-
-
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
     """Return the headers that encrypt what is written, and the algorithm of its checksum, or None.
 
@@ -532,7 +503,7 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
         ValueError: the algorithm is not known.
     """
     given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
-    given |= {name: str(value) for name, value in options.upload}
+    given |= {name: str(value) for name in UPLOAD_OPTIONS if (value := getattr(options, name)) is not None}
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Configuration, Source
 from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials
@@ -108,7 +108,7 @@ def find_credentials(options: S3Options, region: str) -> Any:
     from botocore.credentials import AssumeRoleWithWebIdentityProvider, ContainerProvider, CredentialResolver
     from botocore.session import Session
 
-    given = dict(options.chain)
+    given = options.chain
     session: Any = Session(profile=options.profile)
     if session.get_config_variable("region") is None:
         session.set_config_variable("region", region)

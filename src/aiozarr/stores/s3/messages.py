@@ -12,13 +12,12 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
+from aiozarr.http1.redirect import REDIRECTS
 from aiozarr.http1.response_check import Headers
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
-from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import error_for
-from aiozarr.stores.object.body_checksum import ALGORITHMS, BodyChecksum
-from aiozarr.stores.object.bucket_client import PAGE_SIZE
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE
+from aiozarr.stores.bucket.listing import (
     MAX_TAGS,
     ListingPage,
     child_texts,
@@ -28,6 +27,8 @@ from aiozarr.stores.object.listing import (
     parse_size,
     parse_xml_listing,
 )
+from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.errors import error_for
 
 Decode = Callable[[str], str | None]
 
@@ -196,8 +197,6 @@ def new_record(key: str, upload_id: str) -> bytes:
 
 
 # --- the bucket's region ---------------------------------------------------------------------------------------------
-
-REDIRECTS = frozenset({301, 302, 307, 308})
 
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _IN_DOCUMENT = re.compile(r"<Region>([^<]{1,40})</Region>")

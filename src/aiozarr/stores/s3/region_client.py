@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import ssl
-import time
 
 from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies
-from aiozarr.stores.http.errors import MIN_SKEW_SECONDS, http_date
+from aiozarr.stores.http.errors import ServerClock
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint
 from aiozarr.stores.s3.messages import region_in
@@ -29,6 +28,7 @@ class S3RegionClient:
         path: the path of the bucket, without a slash at its end.
         template, unsigned_whole: the headers of requests, and of unsigned ones for whole objects.
         sender: sends the requests.
+        clock: the time of signatures.
     """
 
     def __init__(self, endpoint: S3Endpoint, options: S3Options) -> None:
@@ -41,7 +41,7 @@ class S3RegionClient:
         self.sender = EndpointClient(
             web, options, ssl_context=context, proxies=Proxies(options.proxy), keep_encoding=True
         )
-        self._clock_offset = 0.0
+        self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
 
     def signer(self, credentials: S3Credentials) -> Signer:
@@ -49,24 +49,8 @@ class S3RegionClient:
         signer = self._signer
         if signer.credentials is not credentials:
             authority = self.endpoint.web.authority
-            signer = self._signer = Signer(credentials, self.endpoint.region, authority, self._now)
+            signer = self._signer = Signer(credentials, self.endpoint.region, authority, self.clock.now)
         return signer
-
-    def _now(self) -> float:
-        """Return the server's time in seconds since the epoch, as far as it is known."""
-        return time.time() + self._clock_offset
-
-    def correct_clock(self, date: bytes | None) -> bool:
-        """Sign with the server's time from now on, which is in the header Date of its refusal.
-
-        Returns:
-            False if the header has no date, or the times differ by less than a minute.
-        """
-        server = http_date(date)
-        if server is None or abs(server - self._now()) < MIN_SKEW_SECONDS:
-            return False
-        self._clock_offset = server - time.time()
-        return True
 
 
 def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from aiozarr.common.concurrency import SingleFlight
-from aiozarr.model import ByteRange, Precondition, Value, Version, check_key, check_prefix
+from aiozarr.model import ByteRange, Value, Version, check_key, check_prefix
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.stores.contract import Store, check_max_bytes
 from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, MemoryCache, ObjectKey, is_below
 from aiozarr.stores.wrappers.disk_cache import DiskCache
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore
+from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore
 
 T = TypeVar("T")
 
@@ -148,53 +148,37 @@ class CacheStore(WrapperStore):
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        return await self._write([key], lambda: self._store.set(key, value, precondition=precondition))
-
     async def set_partial_values(self, key_start_values: Iterable[tuple[str, int, Buffer]]) -> None:
         # The derived operation would merge the parts into a cached value, which may be old with a `max_age`.
         parts = [*key_start_values]
-        await self._write([key for key, _, _ in parts], lambda: self._store.set_partial_values(parts))
+        operation = StoreOperation("set_partial_values", keys=tuple(key for key, _, _ in parts))
+        await self._around(operation, lambda: self._store.set_partial_values(parts))
 
-    async def erase(self, key: str) -> None:
-        await self._write([key], lambda: self._store.erase(key))
-
-    async def erase_if_match(self, key: str, version: Version) -> None:
-        await self._write([key], lambda: self._store.erase_if_match(key, version))
-
-    async def erase_values(self, keys: Iterable[str]) -> None:
-        listed = [*keys]
-        await self._write(listed, lambda: self._store.erase_values(listed))
-
-    async def erase_prefix(self, prefix: str) -> None:
-        check_prefix(prefix, store=self.url)
-        await self._invalidating(lambda: self._invalidate_prefix(prefix), lambda: self._store.erase_prefix(prefix))
-
-    async def _write(self, keys: list[str], write: Callable[[], Awaitable[T]]) -> T:
-        object_keys = [self._object_key(key) for key in keys]
-        return await self._invalidating(lambda: self._invalidate(object_keys), write)
-
-    async def _invalidating(self, invalidate: Callable[[], Awaitable[None]], write: Callable[[], Awaitable[T]]) -> T:
-        """Invalidate before the write, so that no reader uses the old value, and after it, for readers meanwhile."""
-        await invalidate()
+    async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
+        if not operation.is_write:
+            return await call()
+        # Before the write, so that no reader uses the old value, and after it, for readers meanwhile.
+        await self._invalidate(operation)
         try:
-            return await write()
+            return await call()
         finally:
-            await invalidate()
+            await self._invalidate(operation)
 
-    async def _invalidate(self, object_keys: list[ObjectKey]) -> None:
+    async def _invalidate(self, operation: StoreOperation) -> None:
+        if operation.name == "erase_prefix":
+            store, prefix = self._store.identity, check_prefix(operation.key or "", store=self.url)
+            self._requests.forget(lambda request: is_below(request[0], store, prefix))
+            await self._call_backend(lambda: self._backend.invalidate_prefix(store, prefix))
+            return
+        keys = operation.keys if operation.key is None else (operation.key,)
+        written = {self._object_key(key) for key in keys}
+        self._requests.forget(lambda request: request[0] in written)
+
         def invalidate() -> None:
-            for object_key in object_keys:
+            for object_key in written:
                 self._backend.invalidate(object_key)
 
-        written = set(object_keys)
-        self._requests.forget(lambda request: request[0] in written)
         await self._call_backend(invalidate)
-
-    async def _invalidate_prefix(self, prefix: str) -> None:
-        identity = self._store.identity
-        self._requests.forget(lambda request: is_below(request[0], identity, prefix))
-        await self._call_backend(lambda: self._backend.invalidate_prefix(identity, prefix))
 
     # --- threads -------------------------------------------------------------------------------------------------
 

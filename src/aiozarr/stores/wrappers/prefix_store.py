@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from typing_extensions import Buffer
-
 from aiozarr.errors import EraseError, LimitError, StoreError
-from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
+from aiozarr.model import Entry, check_key, check_prefix
 from aiozarr.stores.contract import Keys, Store, split_root, with_root
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore, entries_of
 
 T = TypeVar("T")
 
@@ -75,21 +73,21 @@ class PrefixStore(WrapperStore):
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
-    def _inner(self, key: str) -> str:
+    def _inner_key(self, key: str) -> str:
         return check_key(self._prefix + check_key(key, store=self.url), store=self.url)
 
     def _inner_prefix(self, prefix: str) -> str:
         return check_prefix(self._prefix + check_prefix(prefix, store=self.url), store=self.url)
 
-    async def _located(self, call: Callable[[], Awaitable[T]], key: str | None) -> T:
+    async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
         """Await an operation of the inner store; its errors name this store and its keys."""
         try:
             return await call()
         except LimitError as error:
-            error.store, error.key = self.url, key
+            error.store, error.key = self.url, operation.key
             raise
         except StoreError as error:
-            raise self._relocate(error, key)  # noqa: B904  # the same error, now with this store and its key
+            raise self._relocate(error, operation.key)  # noqa: B904  # the same error, now with this store and its key
 
     def _relocate(self, error: StoreError, key: str | None) -> StoreError:
         if isinstance(error, EraseError):
@@ -101,39 +99,11 @@ class PrefixStore(WrapperStore):
         error.store, error.key = self.url, key
         return error
 
-    # --- primitive operations ------------------------------------------------------------------------------------
-
-    async def fetch(
-        self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
-    ) -> Value | None:
-        inner = self._inner(key)
-        bound = {} if max_bytes is None else {"max_bytes": max_bytes}
-        return await self._located(lambda: self._store.fetch(inner, range, if_match=if_match, **bound), key)
+    # --- operations whose results name keys ----------------------------------------------------------------------
 
     async def stat(self, key: str) -> Entry | None:
-        inner = self._inner(key)
-        entry = await self._located(lambda: self._store.stat(inner), key)
+        entry = await super().stat(key)
         return None if entry is None else replace(entry, key=key)
-
-    async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        inner = self._inner(key)
-        return await self._located(lambda: self._store.set(inner, value, precondition=precondition), key)
-
-    async def erase(self, key: str) -> None:
-        inner = self._inner(key)
-        await self._located(lambda: self._store.erase(inner), key)
-
-    async def erase_if_match(self, key: str, version: Version) -> None:
-        inner = self._inner(key)
-        await self._located(lambda: self._store.erase_if_match(inner, version), key)
-
-    async def erase_values(self, keys: Iterable[str]) -> None:
-        inner = [self._inner(key) for key in keys]
-        await self._located(lambda: self._store.erase_values(inner), None)
-
-    async def erase_prefix(self, prefix: str) -> None:
-        inner = self._inner_prefix(prefix)
-        await self._located(lambda: self._store.erase_prefix(inner), prefix)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         inner, skip = self._inner_prefix(prefix), len(self._prefix)
@@ -145,8 +115,8 @@ class PrefixStore(WrapperStore):
             raise self._relocate(error, None)  # noqa: B904  # the same error, now with this store and its key
 
     async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
-        inner, skip = self._inner_prefix(prefix), len(self._prefix)
-        keys, prefixes = await self._located(lambda: self._store.list_dir(inner), prefix)
+        skip = len(self._prefix)
+        keys, prefixes = await super().list_dir(prefix)
         return [key[skip:] for key in keys], [each[skip:] for each in prefixes]
 
     async def probe_conditional_writes(self) -> bool:
@@ -154,4 +124,5 @@ class PrefixStore(WrapperStore):
         return await self._probe_below("")
 
     async def _probe_below(self, prefix: str) -> bool:
-        return await self._located(lambda: self._store._probe_below(self._prefix + prefix), None)
+        inner, operation = self._prefix + prefix, StoreOperation("probe_conditional_writes")
+        return await self._around(operation, lambda: self._store._probe_below(inner))

@@ -63,6 +63,7 @@ class StoreOperation:
     Attributes:
         name: the method's name.
         key: its key, or its prefix; None if it has several keys, or none.
+        keys: its keys if it has several.
         range: the requested bytes of the value; None for all of it, and for operations that read nothing.
         bytes_to_write: how many bytes are written.
     """
@@ -71,6 +72,7 @@ class StoreOperation:
     key: str | None = None
     range: ByteRange | None = None
     bytes_to_write: int = 0
+    keys: tuple[str, ...] = ()
 
     @property
     def is_write(self) -> bool:
@@ -115,42 +117,56 @@ class WrapperStore(Store):
         """Run one operation: `call` calls the inner store."""
         return await call()
 
+    def _inner_key(self, key: str) -> str:
+        """Return the inner store's key of `key`."""
+        return key
+
+    def _inner_prefix(self, prefix: str) -> str:
+        """Return the inner store's prefix of `prefix`."""
+        return prefix
+
     # --- primitive operations ------------------------------------------------------------------------------------
 
     async def fetch(
         self, key: str, range: ByteRange | None = None, *, if_match: Version | None = None, max_bytes: int | None = None
     ) -> Value | None:
         # An inner store without bounded reads need not have the keyword.
-        bound = {} if max_bytes is None else {"max_bytes": max_bytes}
+        inner, bound = self._inner_key(key), {} if max_bytes is None else {"max_bytes": max_bytes}
         return await self._around(
-            StoreOperation("fetch", key, range), lambda: self._store.fetch(key, range, if_match=if_match, **bound)
+            StoreOperation("fetch", key, range), lambda: self._store.fetch(inner, range, if_match=if_match, **bound)
         )
 
     async def stat(self, key: str) -> Entry | None:
-        return await self._around(StoreOperation("stat", key), lambda: self._store.stat(key))
+        inner = self._inner_key(key)
+        return await self._around(StoreOperation("stat", key), lambda: self._store.stat(inner))
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
-        operation = StoreOperation("set", key, bytes_to_write=byte_view(value).nbytes)
-        return await self._around(operation, lambda: self._store.set(key, value, precondition=precondition))
+        inner, operation = self._inner_key(key), StoreOperation("set", key, bytes_to_write=byte_view(value).nbytes)
+        return await self._around(operation, lambda: self._store.set(inner, value, precondition=precondition))
 
     async def erase(self, key: str) -> None:
-        await self._around(StoreOperation("erase", key), lambda: self._store.erase(key))
+        inner = self._inner_key(key)
+        await self._around(StoreOperation("erase", key), lambda: self._store.erase(inner))
 
     async def erase_if_match(self, key: str, version: Version) -> None:
-        operation = StoreOperation("erase_if_match", key)
-        await self._around(operation, lambda: self._store.erase_if_match(key, version))
+        inner, operation = self._inner_key(key), StoreOperation("erase_if_match", key)
+        await self._around(operation, lambda: self._store.erase_if_match(inner, version))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
-        await self._around(StoreOperation("erase_values"), lambda: self._store.erase_values(keys))
+        keys = tuple(keys)
+        inner = [self._inner_key(key) for key in keys]
+        await self._around(StoreOperation("erase_values", keys=keys), lambda: self._store.erase_values(inner))
 
     async def erase_prefix(self, prefix: str) -> None:
-        await self._around(StoreOperation("erase_prefix", prefix), lambda: self._store.erase_prefix(prefix))
+        inner = self._inner_prefix(prefix)
+        await self._around(StoreOperation("erase_prefix", prefix), lambda: self._store.erase_prefix(inner))
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         return self._store.scan(prefix)
 
     async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
-        return await self._around(StoreOperation("list_dir", prefix), lambda: self._store.list_dir(prefix))
+        inner = self._inner_prefix(prefix)
+        return await self._around(StoreOperation("list_dir", prefix), lambda: self._store.list_dir(inner))
 
     async def probe_conditional_writes(self) -> bool:
         operation = StoreOperation("probe_conditional_writes")

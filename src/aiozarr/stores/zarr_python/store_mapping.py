@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -33,7 +34,8 @@ def engine_store(store: Any, loop: asyncio.AbstractEventLoop) -> Store:
 def _remember(store: Any, native: Store | None) -> tuple[ref[Any], Store | None]:
     number = id(store)
     # The argument, because a module has lost its names when the interpreter exits.
-    entry = (ref(store, lambda _, mapped=_mapped: mapped.pop(number, None)), native)
+    forget = partial(_mapped.pop, number, None)
+    entry = (ref(store, lambda _: forget()), native)
     with _lock:
         _mapped[number] = entry
     return entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -78,26 +79,31 @@ def needs(store: Store, *abilities: str) -> None:
             pytest.skip(f"{type(store).__name__} does not support {ability}")
 
 
-def conforms(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a coroutine `test(self, store, ...)` a plain test in a new loop, which must leave no unfinished task."""
+def conforms(*abilities: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Make a coroutine `test(self, store, ...)` a plain test in a new loop, which must leave no unfinished task.
 
-    def run(self: Base, **arguments: Any) -> None:
-        async def main() -> None:
-            store = await self.make_store()
-            try:
-                await test(self, store, **arguments)
-            finally:
-                await store.aclose()
-            await no_task_is_left()
+    It is skipped if the store does not claim one of the `abilities`, which are flags of `supports`.
+    """
 
-        asyncio.run(main())
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        @wraps(test)
+        def run(self: Base, **arguments: Any) -> None:
+            async def main() -> None:
+                store = await self.make_store()
+                try:
+                    needs(store, *abilities)
+                    await test(self, store, **arguments)
+                finally:
+                    await store.aclose()
+                await no_task_is_left()
 
-    run.__name__ = test.__name__
-    run.__qualname__ = test.__qualname__
-    run.__doc__ = test.__doc__
-    parameters = [one for name, one in inspect.signature(test).parameters.items() if name != "store"]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what pytest reads fixtures from
-    return run
+            asyncio.run(main())
+
+        parameters = [one for name, one in inspect.signature(test).parameters.items() if name != "store"]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what pytest reads fixtures from
+        return run
+
+    return decorate
 
 
 async def assert_refused(invalid: str, *operations: Callable[[], Awaitable[object]]) -> None:

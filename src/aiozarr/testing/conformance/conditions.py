@@ -9,7 +9,7 @@ import pytest
 from aiozarr.errors import ChangedError, PreconditionFailedError
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores.contract import Store
-from aiozarr.testing.conformance.base import Base, conforms, needs, read
+from aiozarr.testing.conformance.base import Base, conforms, read
 
 
 async def version_of(store: Store, key: str) -> Version:
@@ -23,9 +23,8 @@ async def version_of(store: Store, key: str) -> Version:
 class Conditions(Base):
     """`Value.version`, `fetch(if_match=...)` and `set(precondition=...)`."""
 
-    @conforms
+    @conforms("conditional_reads")
     async def test_a_version_stays_while_the_value_does_and_changes_with_it(self, store: Store) -> None:
-        needs(store, "conditional_reads")
         await self.put(store, "a/b", b"first")
         before = await version_of(store, "a/b")
         part = await store.fetch("a/b", Range(1, 2))
@@ -34,10 +33,9 @@ class Conditions(Base):
         await self.put(store, "a/b", b"other")
         assert await version_of(store, "a/b") != before
 
-    @conforms
+    @conforms("conditional_reads")
     async def test_fetch_of_a_replaced_value_is_a_changed_error(self, store: Store) -> None:
         """A missing value has no version that could have changed: it is None, as without a condition."""
-        needs(store, "conditional_reads")
         await self.put(store, "a/b", b"first")
         version = await version_of(store, "a/b")
         for part in (None, Range(1, 2), Suffix(2)):
@@ -51,15 +49,13 @@ class Conditions(Base):
             assert caught.value.key == "a/b"
         assert await store.fetch("a/missing", if_match=version) is None
 
-    @conforms
+    @conforms("writeable", "conditional_reads")
     async def test_set_returns_the_version_that_fetch_then_sees(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_reads")
         version = await store.set("a/b", b"1")
         assert version is None or version == await version_of(store, "a/b")
 
-    @conforms
+    @conforms("writeable", "conditional_writes")
     async def test_if_absent_creates_and_never_replaces(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_writes")
         await store.set("a/b", b"first", precondition=IfAbsent())
         with pytest.raises(PreconditionFailedError) as caught:
             await store.set("a/b", b"second", precondition=IfAbsent())
@@ -69,9 +65,8 @@ class Conditions(Base):
         await store.set("a/b", b"third", precondition=IfAbsent())
         assert await read(store, "a/b") == b"third"
 
-    @conforms
+    @conforms("writeable", "conditional_writes")
     async def test_if_match_replaces_the_version_it_names_and_no_other(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_writes")
         await store.set("a/b", b"first")
         first = await version_of(store, "a/b")
         await store.set("a/b", b"second", precondition=IfMatch(first))
@@ -84,9 +79,8 @@ class Conditions(Base):
             await store.set("a/b", b"third", precondition=IfMatch(second))
         assert await read(store, "a/b") == b"plain"
 
-    @conforms
+    @conforms("writeable", "conditional_writes")
     async def test_if_match_fails_where_nothing_is_stored(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_writes")
         await store.set("a/b", b"first")
         version = await version_of(store, "a/b")
         await store.erase("a/b")
@@ -95,9 +89,8 @@ class Conditions(Base):
                 await store.set(key, b"x", precondition=IfMatch(version))
             assert await store.get(key) is None
 
-    @conforms
+    @conforms("writeable", "conditional_erases")
     async def test_erase_if_match_removes_the_version_it_names_and_no_other(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_erases")
         assert store.has_conditional_erases
         await store.set("a/b", b"first")
         first = await version_of(store, "a/b")
@@ -113,9 +106,8 @@ class Conditions(Base):
             with pytest.raises(PreconditionFailedError):
                 await store.erase_if_match(key, second)
 
-    @conforms
+    @conforms("writeable", "conditional_writes")
     async def test_of_racing_creators_one_wins(self, store: Store) -> None:
-        needs(store, "writeable", "conditional_writes")
 
         async def create(number: int) -> int | None:
             try:
@@ -128,10 +120,9 @@ class Conditions(Base):
         assert len(winners) == 1
         assert await read(store, "new/zarr.json") == b"%d" % winners[0]
 
-    @conforms
+    @conforms("writeable", "conditional_writes")
     async def test_racing_compare_and_swap_loses_no_update(self, store: Store) -> None:
         """Several tasks count in one value; every step arrives."""
-        needs(store, "writeable", "conditional_writes")
         await store.set("counter", b"0000")
 
         async def count() -> None:

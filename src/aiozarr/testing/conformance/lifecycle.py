@@ -18,7 +18,7 @@ from aiozarr.testing.conformance.base import Base, conforms, needs, read
 class Lifecycle(Base):
     """Statements about a store as an object."""
 
-    @conforms
+    @conforms()
     async def test_a_store_equals_itself_and_not_another(self, store: Store) -> None:
         assert store == store
         assert hash(store) == hash(store)
@@ -29,21 +29,21 @@ class Lifecycle(Base):
         hash(store.identity)
         assert repr(store)
 
-    @conforms
+    @conforms()
     async def test_closing_twice_is_no_error(self, store: Store) -> None:
         await self.put(store, "a", b"1")
         await store.get("a")
         await store.aclose()
         await store.aclose()
 
-    @conforms
+    @conforms()
     async def test_a_store_is_an_async_context_manager(self, store: Store) -> None:
         await self.put(store, "a", b"1")
         async with store as entered:
             assert entered is store
             assert await read(store, "a") == b"1"
 
-    @conforms
+    @conforms()
     async def test_a_pickled_store_is_the_same_store(self, store: Store) -> None:
         if not self.pickles:
             pytest.skip(f"{type(store).__name__} does not pickle")
@@ -98,7 +98,7 @@ class Lifecycle(Base):
         asyncio.run(store.aclose())
 
     @pytest.mark.parametrize("operation", ["fetch", "part", "set", "erase", "list"])
-    @conforms
+    @conforms()
     async def test_a_cancelled_operation_leaves_the_store_usable(self, store: Store, operation: str) -> None:
         """Cancelled at any of its first turns; a write is then done or not done, never half done."""
         if operation in ("set", "erase"):
@@ -124,7 +124,7 @@ class Lifecycle(Base):
             assert not isinstance(ended[0], Exception)
             assert await read(store, "a/b") in allowed.get(operation, {old})
 
-    @conforms
+    @conforms()
     async def test_many_cancelled_reads_leave_nothing_behind(self, store: Store) -> None:
         await self.put(store, "a/b", b"x" * 100_000)
         tasks = [asyncio.create_task(store.fetch("a/b")) for _ in range(40)]

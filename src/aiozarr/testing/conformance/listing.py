@@ -8,7 +8,7 @@ import pytest
 
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.stores.contract import Store
-from aiozarr.testing.conformance.base import INVALID_PREFIXES, Base, assert_refused, conforms, needs, read
+from aiozarr.testing.conformance.base import INVALID_PREFIXES, Base, assert_refused, conforms, read
 
 TREE = {
     "zarr.json": b"root",
@@ -26,7 +26,7 @@ TREE = {
 class Listing(Base):
     """`scan`, `list`, `list_prefix`, `list_dir` and `erase_prefix`."""
 
-    @conforms
+    @conforms()
     async def test_what_cannot_be_listed_says_so(self, store: Store) -> None:
         if store.supports.listable:
             pytest.skip(f"{type(store).__name__} can be listed")
@@ -36,26 +36,23 @@ class Listing(Base):
             with pytest.raises(UnsupportedOperationError):
                 await call()
 
-    @conforms
+    @conforms("listable")
     async def test_an_empty_store_lists_nothing(self, store: Store) -> None:
-        needs(store, "listable")
         assert [entry async for entry in store.scan()] == []
         assert await store.list() == []
         assert await store.list_prefix("a/") == []
         assert await store.list_dir("") == ([], [])
         assert await store.list_dir("a/b/") == ([], [])
 
-    @conforms
+    @conforms("listable")
     async def test_scan_gives_every_key_once_with_its_size(self, store: Store) -> None:
-        needs(store, "listable")
         await self.put_all(store, TREE)
         entries = [entry async for entry in store.scan()]
         assert sorted((entry.key, entry.size) for entry in entries) == sorted((k, len(v)) for k, v in TREE.items())
         assert sorted(await store.list()) == sorted(TREE)
 
-    @conforms
+    @conforms("listable", "conditional_reads")
     async def test_the_version_of_a_listed_entry_is_the_one_that_fetch_sees(self, store: Store) -> None:
-        needs(store, "listable", "conditional_reads")
         await self.put_all(store, TREE)
         async for entry in store.scan():
             value = await store.fetch(entry.key)
@@ -63,28 +60,25 @@ class Listing(Base):
             assert entry.version is None or entry.version == value.version
 
     @pytest.mark.parametrize("prefix", ["a/", "a/c/", "a/c/0/", "ab/", "é/", "missing/", "a/zarr.json/", ""])
-    @conforms
+    @conforms("listable")
     async def test_a_prefix_holds_the_keys_that_start_with_it_and_no_others(self, store: Store, prefix: str) -> None:
-        needs(store, "listable")
         await self.put_all(store, TREE)
         expected = sorted(key for key in TREE if key.startswith(prefix))
         assert sorted(await store.list_prefix(prefix)) == expected
         assert sorted([entry.key async for entry in store.scan(prefix)]) == expected
 
     @pytest.mark.parametrize("prefix", ["", "a/", "a/c/", "a/c/0/", "é/", "missing/", "a/zarr.json/"])
-    @conforms
+    @conforms("listable")
     async def test_list_dir_gives_one_level(self, store: Store, prefix: str) -> None:
         """Keys directly below the prefix, and the prefixes one level below it; all of them whole, not relative."""
-        needs(store, "listable")
         await self.put_all(store, TREE)
         below = [key[len(prefix) :] for key in TREE if key.startswith(prefix)]
         keys, prefixes = await store.list_dir(prefix)
         assert sorted(keys) == sorted(prefix + name for name in below if "/" not in name)
         assert sorted(prefixes) == sorted({f"{prefix}{name.split('/')[0]}/" for name in below if "/" in name})
 
-    @conforms
+    @conforms("listable")
     async def test_more_keys_than_fit_a_page_are_all_listed_and_erased(self, store: Store) -> None:
-        needs(store, "listable")
         values = {f"many/c/{number}": b"x" for number in range(self.many_keys)} | {"other/c/0": b"y"}
         await self.put_all(store, values)
         found = [entry.key async for entry in store.scan()]
@@ -97,9 +91,8 @@ class Listing(Base):
             await store.erase_prefix("many/")
             assert await store.list() == ["other/c/0"]
 
-    @conforms
+    @conforms("listable")
     async def test_a_listing_that_is_left_early_leaves_the_store_usable(self, store: Store) -> None:
-        needs(store, "listable")
         await self.put_all(store, TREE)
         entries = store.scan()
         async for _ in entries:
@@ -109,9 +102,8 @@ class Listing(Base):
             await close()
         assert sorted(await store.list()) == sorted(TREE)
 
-    @conforms
+    @conforms("listable", "writeable")
     async def test_erased_keys_are_not_listed_nor_are_prefixes_without_keys(self, store: Store) -> None:
-        needs(store, "listable", "writeable")
         await self.put_all(store, TREE)
         for key in ("a/c/0/0", "a/c/0/1", "a/c/1/0", "ab/zarr.json"):
             await store.erase(key)
@@ -120,9 +112,8 @@ class Listing(Base):
         assert "ab/" not in (await store.list_dir(""))[1]
 
     @pytest.mark.parametrize("prefix", ["a/", "a/c/", "a/c/0/", "missing/", "a/zarr.json/", "é/", ""])
-    @conforms
+    @conforms("listable", "writeable")
     async def test_erase_prefix_removes_what_the_prefix_holds_and_nothing_else(self, store: Store, prefix: str) -> None:
-        needs(store, "listable", "writeable")
         await self.put_all(store, TREE)
         await store.erase_prefix(prefix)
         expected = {key: value for key, value in TREE.items() if not key.startswith(prefix)}
@@ -132,9 +123,8 @@ class Listing(Base):
         await store.set("a/c/0/0", b"again")
         assert await read(store, "a/c/0/0") == b"again"
 
-    @conforms
+    @conforms("listable")
     async def test_invalid_prefixes_are_refused(self, store: Store) -> None:
-        needs(store, "listable")
         await self.put_all(store, TREE)
 
         async def scan(prefix: str) -> None:

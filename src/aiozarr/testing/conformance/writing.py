@@ -15,7 +15,7 @@ from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import IfAbsent
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
-from aiozarr.testing.conformance.base import INVALID_KEYS, Base, assert_refused, conforms, needs, read
+from aiozarr.testing.conformance.base import INVALID_KEYS, Base, assert_refused, conforms, read
 
 BUFFERS: dict[str, Any] = {
     "bytes": b"abc\0def",
@@ -36,7 +36,7 @@ BUFFERS: dict[str, Any] = {
 class Writing(Base):
     """`set`, `set_partial_values`, `erase`, `erase_values` and `erase_prefix`."""
 
-    @conforms
+    @conforms()
     async def test_what_cannot_be_written_says_so(self, store: Store) -> None:
         if store.supports.writeable:
             pytest.skip(f"{type(store).__name__} can be written to")
@@ -54,9 +54,8 @@ class Writing(Base):
                 await call()
         assert await read(store, "a/b") == b"x"
 
-    @conforms
+    @conforms("writeable")
     async def test_values_that_are_stored_together_are_stored_each_under_its_key(self, store: Store) -> None:
-        needs(store, "writeable")
         if not isinstance(store, BlockingStore):
             pytest.skip(f"{type(store).__name__} is no BlockingStore")
         store.set_now("a/1", b"old")
@@ -66,31 +65,27 @@ class Writing(Base):
         store.set_values_now([])
 
     @pytest.mark.parametrize("kind", BUFFERS)
-    @conforms
+    @conforms("writeable")
     async def test_set_takes_any_contiguous_buffer(self, store: Store, kind: str) -> None:
-        needs(store, "writeable")
         await store.set("a/b", BUFFERS[kind])
         assert await read(store, "a/b") == memoryview(BUFFERS[kind]).tobytes()
 
     @pytest.mark.parametrize("value", ["text", 5, None, np.arange(6)[::2], np.ones((3, 3), order="F").T[::2]], ids=repr)
-    @conforms
+    @conforms("writeable")
     async def test_what_is_no_flat_buffer_is_a_type_error(self, store: Store, value: Any) -> None:
-        needs(store, "writeable")
         with pytest.raises(TypeError):
             await store.set("a/b", value)
         assert not await store.exists("a/b")
 
-    @conforms
+    @conforms("writeable")
     async def test_what_the_caller_does_to_its_buffer_afterwards_changes_nothing(self, store: Store) -> None:
-        needs(store, "writeable")
         buffer = bytearray(b"before")
         await store.set("a", buffer)
         buffer[:] = b"after!"
         assert await read(store, "a") == b"before"
 
-    @conforms
+    @conforms("writeable")
     async def test_what_was_read_does_not_change_when_the_value_does(self, store: Store) -> None:
-        needs(store, "writeable")
         await store.set("a", b"old value")
         data = await store.get("a")
         assert data is not None
@@ -99,23 +94,20 @@ class Writing(Base):
         assert bytes(memoryview(data)) == b"old value"
 
     @pytest.mark.parametrize("size", [0, 1, 3, 1000])
-    @conforms
+    @conforms("writeable")
     async def test_set_replaces_the_whole_value(self, store: Store, size: int) -> None:
-        needs(store, "writeable")
         await store.set("a/b", b"0123456789")
         await store.set("a/b", b"z" * size)
         assert await read(store, "a/b") == b"z" * size
 
-    @conforms
+    @conforms("writeable")
     async def test_writers_of_one_key_never_mix_their_values(self, store: Store) -> None:
-        needs(store, "writeable")
         values = [bytes([number]) * (1000 + 100 * number) for number in range(12)]
         await asyncio.gather(*(store.set("c/0", value) for value in values))
         assert await read(store, "c/0") in values
 
-    @conforms
+    @conforms("writeable")
     async def test_erase_removes_and_does_not_mind_what_is_missing(self, store: Store) -> None:
-        needs(store, "writeable")
         await store.set("a/b", b"1")
         await store.set("a/c", b"2")
         await store.erase("a/b")
@@ -127,19 +119,17 @@ class Writing(Base):
         await store.set("a/b", b"3")
         assert await read(store, "a/b") == b"3"
 
-    @conforms
+    @conforms("writeable")
     async def test_erase_values_removes_all_of_them(self, store: Store) -> None:
-        needs(store, "writeable")
         for key in ("a", "b/1", "b/2", "c"):
             await store.set(key, b"x")
         await store.erase_values(["a", "missing", "b/2", "a"])
         assert [await store.exists(key) for key in ("a", "b/1", "b/2", "c")] == [False, True, False, True]
         await store.erase_values([])
 
-    @conforms
+    @conforms("writeable")
     async def test_set_partial_values_writes_inside_at_the_end_and_past_it(self, store: Store) -> None:
         """The bytes between the old end and a part that begins after it become zero."""
-        needs(store, "writeable")
         await store.set("inside", b"0123456789")
         await store.set("gap", b"abc")
         await store.set_partial_values(
@@ -152,9 +142,8 @@ class Writing(Base):
         await store.set_partial_values([("array", 4, array)])
         assert await read(store, "array") == b"\0\0\0\0\0\0\1\0"
 
-    @conforms
+    @conforms("writeable")
     async def test_overlapping_parts_of_one_key_are_refused_before_anything_is_written(self, store: Store) -> None:
-        needs(store, "writeable")
         await store.set("a", b"0123456789")
         for parts in (
             [("b", 0, b"x"), ("a", 0, b"xxx"), ("a", 2, b"yy")],
@@ -166,9 +155,8 @@ class Writing(Base):
         assert await read(store, "a") == b"0123456789"
         assert await store.get("b") is None
 
-    @conforms
+    @conforms("writeable")
     async def test_writing_refuses_invalid_keys(self, store: Store) -> None:
-        needs(store, "writeable")
         for key in INVALID_KEYS:
             await assert_refused(
                 key,
@@ -182,10 +170,9 @@ class Writing(Base):
         if store.supports.listable:
             assert await store.list() == []
 
-    @conforms
+    @conforms("writeable")
     async def test_concurrent_operations_of_all_kinds_end_as_each_task_left_its_keys(self, store: Store) -> None:
         """Tasks create, replace, read and erase under one common prefix, so that directories come and go."""
-        needs(store, "writeable")
 
         async def work(seed: int) -> dict[str, bytes | None]:
             chance = random.Random(seed)

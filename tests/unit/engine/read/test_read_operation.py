@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from aiozarr.engine.read.read_operation import ChunkGroup
 from aiozarr.errors import (
-    ChangedError,
     PermissionDeniedError,
     StoreError,
     ThrottledError,
@@ -172,72 +167,3 @@ async def test_a_cancelled_read_whose_next_request_waits_for_room_ends(inner: tu
     assert np.array_equal(read.out, array.values[:8])
     assert quiet(store)
     assert reader.idle()
-
-
-def group(*retried: type[Exception]) -> ChunkGroup:
-    operation: Any = SimpleNamespace()
-    store: Any = None
-    return ChunkGroup(operation, store, retried)
-
-
-async def test_a_group_ends_with_its_last_chunk() -> None:
-    chunks = group()
-    await chunks.wait()
-    chunks.expect(3)
-    waiting = asyncio.ensure_future(chunks.wait())
-    chunks.ended(2)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    chunks.ended(1)
-    await waiting
-
-
-async def test_an_error_is_raised_before_the_other_chunks_have_ended() -> None:
-    chunks = group()
-    chunks.expect(3)
-    chunks.ended(1, StoreError("first"))
-    with pytest.raises(StoreError, match="first"):
-        await chunks.wait()
-    chunks.ended(1, StoreError("second"))
-    chunks.ended(1)
-
-
-async def test_an_error_that_the_coroutine_retries_is_raised_after_all_chunks_have_ended() -> None:
-    chunks = group(ChangedError)
-    chunks.expect(2)
-    waiting = asyncio.ensure_future(chunks.wait())
-    chunks.ended(1, ChangedError("replaced"))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    chunks.ended(1)
-    with pytest.raises(ChangedError):
-        await waiting
-
-
-async def test_another_error_goes_before_one_that_would_be_retried() -> None:
-    chunks = group(ChangedError)
-    chunks.expect(3)
-    chunks.ended(1, ChangedError("replaced"))
-    chunks.ended(1, StoreError("refused"))
-    with pytest.raises(StoreError, match="refused"):
-        await chunks.wait()
-
-
-@pytest.mark.parametrize("is_cancelled", [True, False])
-async def test_an_error_that_comes_after_the_end_of_the_coroutine_is_not_kept(is_cancelled: bool) -> None:
-    chunks = group()
-    chunks.expect(2)
-    coroutine = asyncio.ensure_future(chunks.wait())
-    await asyncio.sleep(0)
-    if is_cancelled:
-        coroutine.cancel()
-    else:
-        chunks.ended(1, StoreError("the first"))
-    await asyncio.wait([coroutine])
-    late = StoreError("late: its traceback leads to the group")
-    late_error = weakref.ref(late)
-    chunks.ended(1, late)
-    del late
-    is_kept = late_error() is not None
-    assert not is_kept
-    assert coroutine.cancelled() or str(coroutine.exception()) == "the first"

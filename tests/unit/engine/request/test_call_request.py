@@ -81,9 +81,10 @@ async def test_a_cancelled_call_has_ended_when_the_wait_for_it_ends() -> None:
             await asyncio.sleep(0.25)
             ended.append("tidied")
 
-    request, _ = enqueued(RequestExecutor(), tidy)
+    request = CallRequest(RequestExecutor(), RetryPolicy(0, 1.0), tidy, 5)
+    waiter = asyncio.ensure_future(request.run(ONE))
     await asyncio.sleep(0.5)
-    waiter = asyncio.ensure_future(request.cancel_and_wait())
+    waiter.cancel()
     await asyncio.sleep(0.1)
     waiter.cancel()  # it waits nevertheless
     with pytest.raises(asyncio.CancelledError):

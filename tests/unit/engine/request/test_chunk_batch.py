@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aiozarr.engine import Engine
-from aiozarr.engine.request.chunk_batch import MIN_BATCH_CHUNKS, BatchRequest, DecodeBatch, InnerChunkBatch
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery, DecodeChunks
 from aiozarr.engine.workers.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkDecoder
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.grid.projection import ChunkProjection
@@ -29,7 +29,6 @@ MOMENTS = [*range(10), 100]
 
 async def shard(**more: Any) -> tuple[Sample, FakeStore, Engine]:
     """An array that is one shard of 64 inner chunks, with its index at hand."""
-    assert INNER >= MIN_BATCH_CHUNKS
     array, store, reader = await sample((16, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0, **more)
     await read_window(reader, array, 0, 0)
     store.reset()
@@ -54,18 +53,13 @@ async def test_all_of_a_shard_is_one_request_whose_event_counts_every_chunk() ->
     assert idle(store, reader)
 
 
-@pytest.mark.parametrize(("gap", "requests", "batches"), [(0, 32, 0), (1 << 16, 1, 1)])
+@pytest.mark.parametrize(("gap", "requests"), [(0, 32), (1 << 16, 1)])
 @in_virtual_time
-async def test_chunks_that_take_many_requests_are_no_batch(
-    gap: int, requests: int, batches: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_batch_takes_as_many_requests_as_the_gap_says(gap: int, requests: int) -> None:
     array, store, reader = await shard()
-    made: list[BatchRequest] = []
-    set_requests = InnerChunkBatch.set_requests
-    monkeypatch.setattr(InnerChunkBatch, "set_requests", lambda self, new: (made.extend(new), set_requests(self, new)))
     every_second = (slice(None), slice(None, None, 4))
     await read_window(reader, array, *every_second, settings=replace(SETTINGS, gap=gap, max_over_read=4.0))
-    assert (store.count, len(made)) == (requests, batches)
+    assert store.count == requests
     assert idle(store, reader)
 
 
@@ -189,13 +183,13 @@ async def test_a_late_subscription_survives_a_later_one() -> None:
         await asyncio.sleep(0.001)
     store.reset()
     readers = [asyncio.ensure_future(read_window(reader, array, ..., settings=small))]
-    while store.in_flight or len({id(work.request) for work in pool.held if isinstance(work, DecodeBatch)}) < 2:
+    while store.in_flight or len({id(work.delivery) for work in pool.held if isinstance(work, DecodeChunks)}) < 2:
         await asyncio.sleep(0.001)
     count = store.count
-    first = next(work.request for work in pool.held if isinstance(work, DecodeBatch))
+    first = next(work.delivery for work in pool.held if isinstance(work, DecodeChunks))
     readers.append(asyncio.ensure_future(read_window(reader, array, 0, 0, settings=small)))
     await asyncio.sleep(0.001)
-    pool.go_on(lambda work: not (isinstance(work, DecodeBatch) and work.request is first))
+    pool.go_on(lambda work: not (isinstance(work, DecodeChunks) and work.delivery is first))
     await asyncio.sleep(0.001)
     readers.append(asyncio.ensure_future(read_window(reader, array, 0, 0, settings=small)))
     for _ in range(10):
@@ -301,15 +295,15 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
     """None is looked at again and again, be its neighbours as they may, and one that is damaged is named at once."""
     looked = [0]
     decoded: list[int] = []
-    bounds_of_all = BatchRequest.bounds_of_all
+    bounds = ChunkDelivery.bounds
 
     class Watched(list[int]):
         def __getitem__(self, index: Any) -> Any:
             looked[0] += 1
             return super().__getitem__(index)
 
-    def watched(self: BatchRequest, members: Sequence[int]) -> tuple[list[int], list[int]]:
-        starts, stops = bounds_of_all(self, members)
+    def watched(self: ChunkDelivery, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+        starts, stops = bounds(self, batch, numbers)
         return Watched(starts), Watched(stops)
 
     window_of_chunk = ChunkProjection.whole_window
@@ -335,7 +329,7 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
         await read_window(reader, array, 3, 3)  # the index is cached from now on
         monkeypatch.setattr(ChunkProjection, "whole_window", looked_at)
         monkeypatch.setattr(ChunkDecoder, "decode_batch", counted)
-        monkeypatch.setattr(BatchRequest, "bounds_of_all", watched)
+        monkeypatch.setattr(ChunkDelivery, "bounds", watched)
         if damaged is None:
             await read_window(reader, array, ...)
         else:

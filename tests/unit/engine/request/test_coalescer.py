@@ -9,93 +9,115 @@ from typing import Any
 import numpy as np
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.request.chunk_batch import WantedRange
+from aiozarr.engine import InlinePool
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES, RangeCoalescer
-from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
+from aiozarr.engine.request.fetch_request import FetchRequest
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunksInFlight, Subscription
+from aiozarr.engine.state import NotedStores
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits
+from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.settings import Settings
+from aiozarr.testing.fakes import FakeStore
 from tests.support.engine_samples import RAW
 
 PIPELINE = CodecPipeline.resolve(RAW, ArraySpec((4,), np.dtype("<i4"), np.zeros((), "<i4")))
 LIMITS = MergeLimits(gap=10)
 
 
-class Operation:
+class Caller(Operation):
     """A reader: its requests, and how often it is resumed."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = Settings(**settings)
-        self.pending_ranges = self.shared = self.resumed = 0
-        self.requests: list[tuple[str, Range, int]] = []
+        super().__init__(
+            InlinePool(),
+            RequestExecutor(),
+            settings=Settings(**settings),
+            report=None,
+            progress=None,
+            total=1,
+            bytes_total=1,
+        )
+        self.resumed = 0
+        self.store = FakeStore()
 
     def resume(self) -> None:
         self.resumed += 1
 
-    def enqueue_chunks(
-        self, store: object, key: str, part: Range, chunks: list[InFlightChunk], cost: int, version: object
-    ) -> None:
-        self.requests.append((key, part, len(chunks)))
+    @property
+    def requests(self) -> list[tuple[str, Range]]:
+        return [(each.key, each.range) for each in self._ready if isinstance(each, FetchRequest)]  # type: ignore[misc]
 
-    def wants(self, start: int, length: int = 10) -> WantedRange:
+    def next_request(self) -> None: ...
+    def pending(self) -> int: ...  # type: ignore[empty-body]
+    def abandon(self) -> None: ...
+    def add_to_report(self) -> None: ...
+
+    def wants(self, *starts: int) -> ChunkBatch:
         subscriber: Any = SimpleNamespace(operation=self)
         projection: Any = SimpleNamespace(size=4)
-        subscription = Subscription(subscriber, np.zeros(4, "<i4"), projection)
-        return WantedRange(InFlightChunk(InFlightChunks(), start, PIPELINE, subscription), start, length)
+        subscription = Subscription(subscriber, np.zeros(4, "<i4"), [projection] * len(starts))
+        return ChunkBatch(ChunksInFlight(), "k", PIPELINE, subscription, "k", starts, starts, [10] * len(starts))
 
 
-def add(coalescer: RangeCoalescer, reader: Operation, *starts: int, key: str = "k") -> list[WantedRange]:
-    wanted = [reader.wants(start) for start in starts]
-    operation: Any = reader
-    store: Any = None
-    coalescer.add(operation, store, key, key, None, LIMITS, wanted)
-    return wanted
+def new_coalescer() -> RangeCoalescer:
+    return RangeCoalescer(NotedStores())
+
+
+def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkBatch:
+    batch = reader.wants(*starts)
+    coalescer.add(reader, reader.store, key, key, None, LIMITS, [batch])
+    return batch
 
 
 async def test_neighbours_of_two_readers_are_one_request_of_the_first_one() -> None:
-    coalescer, first, second = RangeCoalescer(), Operation(), Operation()
+    coalescer, first, second = new_coalescer(), Caller(), Caller()
     add(coalescer, first, 0)
     add(coalescer, second, 15)
     assert not coalescer.is_idle
     assert first.requests == []
     await asyncio.sleep(0)
     assert coalescer.is_idle
-    assert first.requests == [("k", Range(0, 25), 2)]
+    assert first.requests == [("k", Range(0, 25))]
     assert second.requests == []
     assert (first.shared, second.shared) == (0, 1)
 
 
 async def test_each_chunk_finds_its_bytes_in_the_merged_response() -> None:
-    coalescer, reader = RangeCoalescer(), Operation()
-    wanted = add(coalescer, reader, 20, 35)
+    coalescer, reader = new_coalescer(), Caller()
+    batch = add(coalescer, reader, 20, 35)
     await asyncio.sleep(0)
-    assert [(each.chunk.start, each.chunk.stop) for each in wanted] == [(0, 10), (15, 25)]
+    ((delivery, numbers),) = batch.slices
+    assert delivery.bounds(batch, numbers) == ([0, 15], [10, 25])
 
 
 async def test_other_objects_and_other_settings_have_requests_of_their_own() -> None:
-    coalescer, plain, patient = RangeCoalescer(), Operation(), Operation(retries=9)
+    coalescer, plain, patient = new_coalescer(), Caller(), Caller(retries=9)
     add(coalescer, plain, 0)
     add(coalescer, plain, 10, key="other")
     add(coalescer, patient, 10)
     await asyncio.sleep(0)
-    assert plain.requests == [("k", Range(0, 10), 1), ("other", Range(10, 10), 1)]
-    assert patient.requests == [("k", Range(10, 10), 1)]
+    assert plain.requests == [("k", Range(0, 10)), ("other", Range(10, 10))]
+    assert patient.requests == [("k", Range(10, 10))]
 
 
 async def test_a_range_whose_readers_have_left_is_not_fetched() -> None:
-    coalescer, reader = RangeCoalescer(), Operation()
-    left, _ = add(coalescer, reader, 0, 100)
-    left.chunk.subscriptions.clear()
+    coalescer, reader = new_coalescer(), Caller()
+    left, _ = add(coalescer, reader, 0), add(coalescer, reader, 100)
+    assert left.subscription is not None
+    left.leave(left.subscription)
     await asyncio.sleep(0)
-    assert reader.requests == [("k", Range(100, 10), 1)]
+    assert reader.requests == [("k", Range(100, 10))]
 
 
 async def test_a_reader_that_waited_for_its_ranges_is_resumed() -> None:
-    coalescer, busy, other = RangeCoalescer(), Operation(), Operation()
+    coalescer, busy, other = new_coalescer(), Caller(), Caller()
     add(coalescer, busy, *[1000 * number for number in range(MAX_PENDING_RANGES)])
     assert busy.pending_ranges == MAX_PENDING_RANGES
-    wanted = add(coalescer, other, 0, key="empty")
-    wanted[0].chunk.subscriptions.clear()
+    left = add(coalescer, other, 0, key="empty")
+    assert left.subscription is not None
+    left.leave(left.subscription)
     await asyncio.sleep(0)
     assert (busy.pending_ranges, busy.resumed) == (0, 1)
     assert other.resumed == 0

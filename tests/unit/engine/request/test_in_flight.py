@@ -1,4 +1,4 @@
-"""Chunks in flight: readers join until decoding begins, later ones are served by the worker or by another pass."""
+"""Chunks in flight: readers join single chunks of a batch, and leave them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.request.in_flight import (
     DEFAULT_OUTCOME_KEY,
-    InFlightChunk,
-    InFlightChunks,
+    ChunkBatch,
+    ChunkDelivery,
+    ChunksInFlight,
     InternedKey,
     Subscription,
     merge_key,
@@ -60,63 +61,108 @@ PIPELINE = CodecPipeline.resolve(RAW, ArraySpec((4,), np.dtype("<i4"), np.zeros(
 
 
 class Reader:
-    """Notes the errors of its subscriptions, and whether the chunk was released by then."""
+    """Notes the outcome of its subscriptions."""
 
     def __init__(self) -> None:
-        self.errors: list[BaseException] = []
+        self.ends: list[BaseException | None] = []
+        self.operation: Any = SimpleNamespace(stopped=False, await_release=lambda: None)
 
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        assert subscription.chunk is not None
-        self.errors.append(error)
+    def chunks_completed(
+        self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
+    ) -> None:
+        assert subscription.batch is not None
+        self.ends += [error] * count
 
-    def subscription(self) -> Subscription:
+    def subscription(self, chunks: int = 1) -> Subscription:
         subscriber: Any = self
         projection: Any = SimpleNamespace(size=4)
-        return Subscription(subscriber, np.zeros(4, "<i4"), projection)
+        return Subscription(subscriber, np.zeros(4, "<i4"), [projection] * chunks)
 
 
-def test_a_chunk_is_found_by_its_key_until_it_is_closed() -> None:
-    table = InFlightChunks()
-    chunk = InFlightChunk(table, "k", PIPELINE)
-    assert table["k"] is chunk
-    assert table.close(chunk)
-    assert not table.close(chunk)
+def batch_of(table: ChunksInFlight, subscription: Subscription | None = None, chunks: int = 1) -> ChunkBatch:
+    subscription = subscription or Reader().subscription(chunks)
+    places = ([5 * number for number in range(chunks)], [16 * number for number in range(chunks)], [16] * chunks)
+    return ChunkBatch(table, "object", PIPELINE, subscription, "object", *places)
+
+
+def delivery_of(*batches: ChunkBatch) -> tuple[ChunkDelivery, Any]:
+    delivery = ChunkDelivery([(batch, range(len(batch.positions))) for batch in batches], 0)
+    request: Any = SimpleNamespace(cancelled=False, released=0, timing=None)
+    delivery.request = request
+    request.release = lambda: setattr(request, "released", request.released + 1)
+    return delivery, request
+
+
+def test_a_chunk_is_found_by_its_position_until_it_is_closed() -> None:
+    table = ChunksInFlight()
+    batch = batch_of(table, chunks=3)
+    assert table.find("object", 10) == (batch, 2)
+    assert table.find("object", 1) is None
+    assert batch.close([2])
+    assert table.find("object", 10) is None
+    assert table.find("object", 5) == (batch, 1)
+    assert batch.close([0, 1])
+    assert not batch.close([0])
     assert not table
 
 
 def test_closing_a_chunk_leaves_its_successor_to_readers() -> None:
-    table = InFlightChunks()
-    old = InFlightChunk(table, "k", PIPELINE)
-    new = InFlightChunk(table, "k", PIPELINE)
-    assert not table.close(old)
-    assert table["k"] is new
+    table = ChunksInFlight()
+    old, new = batch_of(table), batch_of(table)
+    assert old.close([0])
+    assert table.find("object", 0) == (new, 0)
 
 
-def test_readers_that_join_after_decoding_began_do_not_disturb_the_worker() -> None:
-    first, second, third = [Reader().subscription() for _ in range(3)]
-    chunk = InFlightChunk(InFlightChunks(), "k", PIPELINE, first)
-    chunk.join(second)
-    assert chunk.subscriptions == [first, second]
-    chunk.decoding_started = True
-    chunk.join(third)
-    assert chunk.subscriptions == [first, second]
-    assert chunk.pop_late() == [third]
-    assert chunk.pop_late() == []
+def test_a_changed_object_is_not_joined_and_not_cached() -> None:
+    table = ChunksInFlight()
+    batch = batch_of(table)
+    cache: Any = object()
+    batch.caches = (cache,)
+    batch.invalidate()
+    assert (batch.caches, batch.close([0]), dict(table)) == ((), False, {})
 
 
 def test_an_error_reaches_every_reader_once() -> None:
     readers = [Reader() for _ in range(3)]
-    subscriptions = [reader.subscription() for reader in readers]
-    chunk = InFlightChunk(InFlightChunks(), "k", PIPELINE, subscriptions[0])
-    chunk.join(subscriptions[1])
-    chunk.decoding_started = True
-    chunk.join(subscriptions[2])
+    table = ChunksInFlight()
+    batch = batch_of(table, readers[0].subscription(chunks=2), chunks=2)
+    for reader in readers[1:]:
+        batch.join(reader.subscription(), 1)
+    delivery, request = delivery_of(batch)
     error = StoreError("refused")
-    chunk.fail(error)
-    chunk.fail(StoreError("again"))
-    assert [reader.errors for reader in readers] == [[error]] * 3
-    assert all(each.chunk is None for each in subscriptions)
+    delivery.completed(request, error)
+    assert [reader.ends for reader in readers] == [[error] * 2, [error], [error]]
+    assert (request.released, dict(table)) == (1, {})
 
 
-def test_a_subscription_counts_the_bytes_of_its_elements() -> None:
-    assert Reader().subscription().nbytes == 16
+def test_a_chunk_that_another_reader_has_joined_stays_when_the_first_one_leaves() -> None:
+    first, second = Reader(), Reader()
+    mine, theirs = first.subscription(chunks=3), second.subscription()
+    batch = batch_of(ChunksInFlight(), mine, chunks=3)
+    batch.join(theirs, 1)
+    delivery, request = delivery_of(batch)
+    batch.leave(mine)
+    assert (mine.left, theirs.left, request.cancelled) == (0, 1, False)
+    assert batch.wanted(range(3)) == [1]
+    assert delivery.next_owner() is second.operation
+    assert [list(work.numbers) for work in delivery.works(request)] == [[1]]
+
+
+def test_a_reader_waits_for_the_worker_that_has_its_chunks() -> None:
+    mine = Reader().subscription(chunks=3)
+    batch = batch_of(ChunksInFlight(), mine, chunks=3)
+    delivery, request = delivery_of(batch)
+    delivery.works(request)
+    batch.leave(mine)
+    assert mine.left == 3
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_a_batch_that_all_readers_leave_before_its_requests_are_made_cannot_be_joined(leaves_first: bool) -> None:
+    table = ChunksInFlight()
+    mine, theirs = Reader().subscription(chunks=3), Reader().subscription()
+    batch = batch_of(table, mine, chunks=3)
+    batch.join(theirs, 1)
+    for subscription in (mine, theirs) if leaves_first else (theirs, mine):
+        batch.leave(subscription)
+    assert (mine.left, theirs.left, dict(table)) == (0, 0, {})

@@ -14,7 +14,8 @@ import pytest
 import aiozarr
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine import Engine
-from aiozarr.engine.request import chunk_work_items
+from aiozarr.engine.request import in_flight
+from aiozarr.engine.request.in_flight import ChunkDelivery, DecodeChunks
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule.events import Event, Report
@@ -43,14 +44,13 @@ CHECKED = [*RAW, {"name": "crc32c"}]
 def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
     """Every decoding of a chunk."""
     seen: list[CodecPipeline] = []
-    for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_work_items, name)
+    decoded = ChunkDelivery.decoded
 
-        def counted(pipeline: CodecPipeline, *args: Any, decode: Any = decode) -> Any:
-            seen.append(pipeline)
-            return decode(pipeline, *args)
+    def counted(self: ChunkDelivery, work: DecodeChunks) -> None:
+        seen.extend([work.batch.pipeline] * len(work.numbers))
+        decoded(self, work)
 
-        monkeypatch.setattr(chunk_work_items, name, counted)
+    monkeypatch.setattr(ChunkDelivery, "decoded", counted)
     return seen
 
 
@@ -233,20 +233,20 @@ async def test_a_reader_that_joins_while_a_worker_decodes_causes_no_request(
     reader = Engine(asyncio.get_running_loop())
     begun, go_on = threading.Event(), threading.Event()
     for name in ("decode_chunk", "decode_to_new"):
-        decode = getattr(chunk_work_items, name)
+        decode = getattr(in_flight, name)
 
         def slow(*args: Any, decode: Any = decode) -> Any:
             begun.set()
             assert go_on.wait(30)
             return decode(*args)
 
-        monkeypatch.setattr(chunk_work_items, name, slow)
+        monkeypatch.setattr(in_flight, name, slow)
     first = asyncio.ensure_future(read_window(reader, array, *selection, settings=settings))
     await asyncio.to_thread(begun.wait, 30)
     second = asyncio.ensure_future(read_window(reader, array, 1, settings=settings))
     third = asyncio.ensure_future(read_window(reader, array, ..., settings=settings))
-    (chunk,) = reader.state.in_flight.values()
-    while len(chunk.late or ()) < 2:
+    ((chunk,),) = reader.state.in_flight.values()
+    while len(chunk.joined.get(0, ())) < 2:
         await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(first, second, third)

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.engine.workers import prefault
 from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter
-from aiozarr.engine.workers.worker_pool import WorkerPool, WorkItem, finish, run_all
+from aiozarr.engine.workers.worker_pool import WorkerPool, WorkItem, complete_all, run_all
 from aiozarr.memory import PIECE_BYTES
 
 
@@ -33,7 +33,7 @@ class HandPool(WorkerPool):
     def do_one(self) -> None:
         batch = self.batches.pop(0)
         run_all(batch)
-        finish(batch)
+        complete_all(batch)
 
     def close(self) -> None:
         pass

@@ -21,7 +21,7 @@ from aiozarr.engine.workers.worker_pool import (
 
 
 class Work(WorkItem):
-    """Notes the threads that run and finish it, and raises `fault`."""
+    """Notes the threads that run and complete it, and raises `fault`."""
 
     def __init__(self, weight: int = 1, fault: BaseException | None = None) -> None:
         super().__init__(weight)
@@ -34,7 +34,7 @@ class Work(WorkItem):
         if self.fault is not None:
             raise self.fault
 
-    def finished(self) -> None:
+    def completed(self) -> None:
         self.done.set_result(self.error)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import aiozarr
 import aiozarr.sync
 from aiozarr.errors import StoreError
-from aiozarr.stores import Store
+from aiozarr.stores import LocalStore, Store
 
 FORMATS = pytest.mark.parametrize("zarr_format", [2, 3])
 
@@ -100,3 +102,17 @@ async def test_a_node_that_differs_in_one_chunk_or_has_more_is_another_node(stor
         with pytest.raises(aiozarr.NodeExistsError):
             await root.move(source, dest)
     assert [(await (await aiozarr.open_array(store, name))[...]).tolist()[-1] for name in "abc"] == [4, 5, 0]
+
+
+async def test_a_large_chunk_moves_in_parts_and_is_never_held_whole(tmp_path: Path) -> None:
+    events: list[aiozarr.RequestEvent] = []
+    settings = aiozarr.Settings(max_request_bytes=1000, on_event=events.append)
+    values = np.arange(8500, dtype="u2").view("u1")[:8500]
+    root = await aiozarr.create_group(LocalStore(tmp_path), settings=settings)
+    await root.create_array("a", data=values, chunks=(8500,), codecs=["bytes"])
+    events.clear()
+    await root.move("a", "b")
+    parts = [event.bytes_fetched for event in events if event.operation == "fetch" and event.key == "a/c/0"]
+    assert (sum(parts), max(parts)) == (8500, 1000)
+    assert (await (await aiozarr.open_array(tmp_path, "b"))[...]).tolist() == values.tolist()
+    assert not (tmp_path / "a").exists()

@@ -29,6 +29,7 @@ from aiozarr.model import Entry, IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.bucket_client import AzureBucketClient
+from aiozarr.stores.bucket.bucket_client import DELETE_CONCURRENCY
 from tests.support.bodies import BytesBody
 from tests.support.http_proxy import proxy
 from tests.support.servers.azure_replies import DATA, KEY, PLACE, AzureServer, at, azure, refusal
@@ -354,7 +355,7 @@ async def test_keys_that_cannot_be_removed_are_named_after_all_others_were(serve
             await store.erase_values([f"k{number}" for number in range(41)])
     assert list(raised.value.failures) == ["k3", "k13", "k23", "k33"]
     assert len(server.keys()) == 5
-    assert 1 < server.max_in_flight <= bucket_client.DELETE_CONCURRENCY
+    assert 1 < server.max_in_flight <= DELETE_CONCURRENCY
 
 
 async def test_all_requests_go_through_the_proxy_of_the_environment(

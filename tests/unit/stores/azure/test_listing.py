@@ -13,7 +13,7 @@ from aiozarr.errors import LimitError, StoreError, ThrottledError
 from aiozarr.model import Entry, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.azure.bucket_client import parse_page
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 

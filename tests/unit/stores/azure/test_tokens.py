@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.azure.credentials import SCOPE, AzureTokenSource
-from aiozarr.stores.object.token_source import RENEW_BEFORE_SECONDS
+from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
 
 
 @dataclass

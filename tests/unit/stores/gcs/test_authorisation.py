@@ -11,7 +11,7 @@ from aiozarr.errors import (
     StoreError,
 )
 from aiozarr.model import Range
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Reply, Request, gzipped, when

@@ -17,8 +17,8 @@ from aiozarr.errors import (
     ThrottledError,
 )
 from aiozarr.model import Range, Suffix
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs.bucket_client import GcsBucketClient
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Spoil, first, html, no_answer, status, when

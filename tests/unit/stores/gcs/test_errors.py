@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import StoreError
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs.responses import gcs_error
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 
 WORDS = "The specified bucket does not exist."

@@ -10,7 +10,7 @@ import pytest
 from aiozarr.errors import (
     StoreError,
 )
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import first

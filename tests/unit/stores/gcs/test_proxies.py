@@ -12,8 +12,8 @@ import pytest
 
 from aiozarr.errors import ChangedError, StoreError
 from aiozarr.model import Range, Version
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs import upload as uploads
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.http_proxy import Proxy, proxy
 from tests.support.servers.gcs_server import GcsServer
 

@@ -12,8 +12,8 @@ from aiozarr.errors import (
     LimitError,
     StoreError,
 )
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import when

@@ -19,9 +19,9 @@ from aiozarr.errors import (
 )
 from aiozarr.http1 import pool
 from aiozarr.model import IfAbsent, IfMatch, Version
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs import upload as uploads
 from aiozarr.stores.gcs.address import find_endpoint
-from aiozarr.stores.object.store import ObjectStore
 from aiozarr.stores.options.gcs_options import GcsOptions
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run

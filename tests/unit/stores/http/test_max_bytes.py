@@ -10,10 +10,10 @@ import pytest
 
 from aiozarr.errors import LimitError
 from aiozarr.model import ByteRange, Range, Suffix, Value
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.capabilities import ResponseHead
 from aiozarr.stores.http.store import HTTPStore
 from aiozarr.stores.http.web_store import WebStore
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 

@@ -9,9 +9,9 @@ import pytest
 
 from aiozarr.errors import InvalidKeyError, StoreError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.stores.object.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 

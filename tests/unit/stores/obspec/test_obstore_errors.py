@@ -11,7 +11,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnauthenticatedError,
 )
-from aiozarr.stores.obspec.obstore_errors import translate
+from aiozarr.stores.obspec.errors import translate_obstore
 
 
 def told(status: int, code: str) -> str:
@@ -51,7 +51,7 @@ def told(status: int, code: str) -> str:
 def test_the_text_of_an_error_decides_its_type(
     error: Exception, kind: type, status: int | None, retryable: bool
 ) -> None:
-    found = translate(error)
+    found = translate_obstore(error)
     assert type(found) is kind
     assert (found.status, found.retryable) == (status, retryable)
     assert "hidden" not in str(found)
@@ -69,7 +69,7 @@ class PanicException(BaseException):
 
 @pytest.mark.parametrize("panic", [RustPanic("rust future panicked"), PanicException("unwrap")])
 def test_a_panic_of_the_library_is_an_error_of_the_store(panic: BaseException) -> None:
-    found = translate(panic)
+    found = translate_obstore(panic)
     assert "failed within itself" in str(found)
     assert not found.retryable
 
@@ -80,6 +80,6 @@ def test_a_panic_of_the_library_is_an_error_of_the_store(panic: BaseException) -
 )
 def test_a_missing_azure_cli_is_named(told: str, words: str) -> None:
     text = f"Generic MicrosoftAzure error: 'az account get-access-token' command failed: {told}\n\nDebug source"
-    found = translate(exceptions.GenericError(text))
+    found = translate_obstore(exceptions.GenericError(text))
     assert type(found) is UnauthenticatedError
     assert words in str(found)

@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.model import IfAbsent, IfMatch, Version
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import S3Endpoint
 from tests.support.http_proxy import proxy as forward_proxy

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aiozarr.errors import EraseError, PermissionDeniedError, StoreError, ThrottledError
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -12,7 +12,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Suffix
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.certificates import authority
 from tests.support.http_proxy import proxy as forward_proxy
 from tests.support.servers.http_server import FaultServer

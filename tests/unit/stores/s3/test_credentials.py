@@ -17,9 +17,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from aiozarr.errors import UnauthenticatedError
-from aiozarr.stores.object import token_source
-from aiozarr.stores.object.store import ObjectStore
-from aiozarr.stores.object.token_source import RENEW_BEFORE_SECONDS
+from aiozarr.stores.bucket import token_source
+from aiozarr.stores.bucket.store import ObjectStore
+from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3 import credentials
 from aiozarr.stores.s3.credentials import (

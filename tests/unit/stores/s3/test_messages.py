@@ -9,8 +9,8 @@ import pytest
 
 from aiozarr.errors import LimitError, StoreError, ThrottledError
 from aiozarr.model import Entry, Version
-from aiozarr.stores.object.listing import MAX_PAGE_BYTES
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3 import credentials as credentials_module
 from aiozarr.stores.s3.address import NOTHING_CONFIGURED

@@ -10,7 +10,7 @@ import pytest
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
 from aiozarr.http1.pool import MAX_WRITE_BYTES
 from aiozarr.model import Version
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.certificates import authority
 from tests.support.servers.http_replies import Reply, dropping, no_answer
 from tests.support.servers.http_server import FaultServer

@@ -8,7 +8,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.response_check import Headers
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
 from aiozarr.stores.s3.address import S3Endpoint
 from aiozarr.stores.s3.messages import is_elsewhere, region_in

@@ -21,7 +21,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.model import Range
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import credentials
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request

@@ -6,7 +6,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
-from aiozarr.stores.object.listing import (
+from aiozarr.stores.bucket.listing import (
     ListingPage,
     PaginationLoopGuard,
     collect_names,

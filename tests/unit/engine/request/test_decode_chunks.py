@@ -13,18 +13,14 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.request import chunk_work_items
-from aiozarr.engine.request.chunk_work_items import DecodeChunk, TimedDecodeChunk
-from aiozarr.engine.request.in_flight import InFlightChunk, InFlightChunks, Subscription
-from aiozarr.engine.timing import RequestObserver, RequestTiming
+from aiozarr.engine.request import in_flight
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery, ChunksInFlight, DecodeChunks, Subscription
 from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder, kept_copy
-from aiozarr.engine.workers.worker_pool import finish, run_all
+from aiozarr.engine.workers.worker_pool import complete_all, run_all
 from aiozarr.errors import CodecError
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided
-from aiozarr.schedule.events import Report
-from aiozarr.settings import Settings
 
 SPEC = ArraySpec((4,), np.dtype("<i4"), np.zeros((), "<i4"))
 PIPELINE = CodecPipeline.resolve([{"name": "bytes", "configuration": {"endian": "little"}}], SPEC)
@@ -33,17 +29,16 @@ DATA = np.arange(4, dtype="<i4").tobytes()
 
 class Reader:
     def __init__(self, *, stopped: bool = False, chunks: int = 1) -> None:
-        self.operation = SimpleNamespace(stopped=stopped)
+        self.operation = SimpleNamespace(stopped=stopped, has_progress=False)
         self.out = np.full(4 * chunks, -1, "<i4")
         self.ends: list[BaseException | None] = []
 
-    def chunk_done(self, subscription: Subscription) -> None:
-        self.ends.append(None)
+    def chunks_completed(
+        self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
+    ) -> None:
+        self.ends += [error] * count
 
-    def chunk_failed(self, subscription: Subscription, error: BaseException) -> None:
-        self.ends.append(error)
-
-    def unpadded(self, subscription: Subscription) -> None:
+    def unpadded(self, projection: object) -> None:
         return None
 
     def subscription(self) -> Subscription:
@@ -52,50 +47,50 @@ class Reader:
     def subscriptions(self) -> list[Subscription]:
         subscriber: Any = self
         parts = Projection(regular_axes((4,), self.out.shape), [Strided(0, 1, self.out.size)])
-        return [Subscription(subscriber, self.out, part) for part in parts]
+        return [Subscription(subscriber, self.out, (part,)) for part in parts]
 
 
 class Fetched:
     """The request that has fetched the chunk."""
 
-    key, store_url, start = "c/0", "memory://", None
+    key, store, store_url, start, timing, fairness_key = "c/0", None, "memory://", None, None, None
 
     def __init__(self) -> None:
-        self.later: list[Any] = []
+        self.later: list[DecodeChunks] = []
+        self.released = 0
+        self.pool = SimpleNamespace(submit=lambda work, _: self.later.append(work))
 
-    def chunk_decoded(self, chunk: InFlightChunk, values: Any) -> None:
-        pass
-
-    def submit(self, work: Any) -> None:
-        self.later.append(work)
-
-    def chunk_closed(self) -> None:
-        pass
+    def release(self) -> None:
+        self.released += 1
 
 
-def works_of(reader: Reader, bodies: Sequence[bytes | None]) -> list[DecodeChunk]:
+def work_of(subscription: Subscription, body: bytes | None, *others: Subscription) -> tuple[DecodeChunks, Any]:
+    batch = ChunkBatch(ChunksInFlight(), "key", PIPELINE, subscription, None)
+    for other in others:
+        batch.join(other, 0)
+    delivery = ChunkDelivery.of_whole(batch)
+    request: Any = Fetched()
+    delivery.request = request
+    (work,) = delivery.works(request)
+    delivery.data = body
+    return work, request
+
+
+def works_of(reader: Reader, bodies: Sequence[bytes | None]) -> list[DecodeChunks]:
     """Return the work on the chunks of one reader, in one batch."""
-    works = []
-    for number, (subscription, body) in enumerate(zip(reader.subscriptions(), bodies, strict=True)):
-        request: Any = Fetched()
-        works.append(DecodeChunk(request, InFlightChunk(InFlightChunks(), number, PIPELINE, subscription), body))
-    return works
+    return [work_of(subscription, body)[0] for subscription, body in zip(reader.subscriptions(), bodies, strict=True)]
 
 
-def decoding_of(*readers: Reader) -> tuple[DecodeChunk, Fetched]:
+def decoding_of(*readers: Reader) -> tuple[DecodeChunks, Fetched]:
     first, *others = [reader.subscription() for reader in readers]
-    chunk, request = InFlightChunk(InFlightChunks(), "key", PIPELINE, first), Fetched()
-    for subscription in others:
-        chunk.join(subscription)
-    fetched: Any = request
-    return DecodeChunk(fetched, chunk, DATA), request
+    return work_of(first, DATA, *others)
 
 
 def test_a_chunk_whose_readers_were_all_cancelled_is_not_decoded() -> None:
     readers = [Reader(stopped=True), Reader(stopped=True)]
     work = decoding_of(*readers)[0]
-    work.run()
-    work.finished()
+    run_all([work])
+    work.completed()
     for reader in readers:
         assert (reader.out == -1).all()
         assert [type(end) for end in reader.ends] == [CancelledError]
@@ -104,8 +99,8 @@ def test_a_chunk_whose_readers_were_all_cancelled_is_not_decoded() -> None:
 def test_a_chunk_that_one_reader_still_waits_for_is_decoded() -> None:
     gone, there = Reader(stopped=True), Reader()
     work = decoding_of(gone, there)[0]
-    work.run()
-    work.finished()
+    run_all([work])
+    work.completed()
     assert there.out.tolist() == [0, 1, 2, 3]
     assert there.ends == [None]
 
@@ -113,13 +108,12 @@ def test_a_chunk_that_one_reader_still_waits_for_is_decoded() -> None:
 def test_a_reader_that_joins_while_a_worker_skips_the_chunk_has_it_decoded_then() -> None:
     gone, late = Reader(stopped=True), Reader()
     work, request = decoding_of(gone)
-    work.chunk.decoding_started = True
-    work.run()
-    work.chunk.join(late.subscription())
-    work.finished()
+    run_all([work])
+    work.batch.join(late.subscription(), 0)
+    work.completed()
     (again,) = request.later
-    again.run()
-    again.finished()
+    run_all([again])
+    again.completed()
     assert late.out.tolist() == [0, 1, 2, 3]
     assert late.ends == [None]
 
@@ -153,7 +147,7 @@ def test_chunks_of_one_reader_that_come_in_one_batch_are_decoded_together(togeth
     reader = Reader(chunks=9)
     works = works_of(reader, numbered(9))
     run_all(works)
-    finish(works)
+    complete_all(works)
     assert reader.out.tolist() == list(range(36))
     assert reader.ends == [None] * 9
     assert together == [9]
@@ -164,11 +158,9 @@ def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_no
     works = works_of(reader, numbered(16))
     works[4] = works_of(gone, numbered(16))[4]
     works[8] = works_of(another, numbered(16))[8]
-    joined = works[12].chunk
-    joined.decoding_started = True
-    joined.join(another.subscriptions()[12])
+    works[12].batch.join(another.subscriptions()[12], 0)
     run_all(works)
-    finish(works)
+    complete_all(works)
     expected = np.arange(64)
     assert another.out[32:36].tolist() == [32, 33, 34, 35]
     assert another.out[48:52].tolist() == [48, 49, 50, 51]
@@ -182,20 +174,20 @@ def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_no
 def test_chunks_for_a_cache_are_decoded_together_and_own_their_memory(together: list[int]) -> None:
     reader = Reader(chunks=6)
     works = works_of(reader, numbered(6))
-    cache: Any = object()
+    cache: Any = SimpleNamespace(put=lambda *_: None)
     for work in works:
-        work.chunk.caches = {cache: "id"}
+        work.batch.caches = [cache]
     run_all(works)
     assert together == [6]
     assert reader.out.tolist() == list(range(24))
     for number, work in enumerate(works):
-        assert work.values is not None
-        assert work.values.flags.owndata
-        assert not work.values.flags.writeable
-        assert work.values.tolist() == list(range(4 * number, 4 * number + 4))
+        values = work.values[0]
+        assert values.flags.owndata
+        assert not values.flags.writeable
+        assert values.tolist() == list(range(4 * number, 4 * number + 4))
 
 
-def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
+async def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
     together: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(values: Any) -> Any:
@@ -203,14 +195,14 @@ def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
             raise MemoryError
         return kept_copy(values)
 
-    monkeypatch.setattr(chunk_work_items, "kept_copy", full)
+    monkeypatch.setattr(in_flight, "kept_copy", full)
     reader = Reader(chunks=3)
     works = works_of(reader, numbered(3))
-    cache: Any = object()
+    cache: Any = SimpleNamespace(put=lambda *_: None)
     for work in works:
-        work.chunk.caches = {cache: "id"}
+        work.batch.caches = [cache]
     run_all(works)
-    finish(works)
+    complete_all(works)
     assert [type(end) for end in reader.ends] == [type(None), MemoryError, type(None)]
     assert reader.out.tolist() == [*range(4), *[-1] * 4, *range(8, 12)]
     assert together == [3]
@@ -222,9 +214,9 @@ def test_a_damaged_chunk_fails_for_its_readers_alone(together: list[int]) -> Non
     bodies[2] = b"short"
     works = works_of(reader, bodies)
     for work, subscription in zip(works, another.subscriptions(), strict=True):
-        work.chunk.join(subscription)
+        work.batch.join(subscription, 0)
     run_all(works)
-    finish(works)
+    complete_all(works)
     expected = [*range(8), *[-1] * 4, *range(12, 20)]
     for each in (reader, another):
         assert each.out.tolist() == expected
@@ -238,7 +230,7 @@ def test_one_that_is_damaged_fails_alone(together: list[int]) -> None:
     bodies[6] = b"short"
     works = works_of(reader, bodies)
     run_all(works)
-    finish(works)
+    complete_all(works)
     expected = list(range(36))
     expected[24:28] = [-1] * 4
     assert reader.out.tolist() == expected
@@ -246,17 +238,27 @@ def test_one_that_is_damaged_fails_alone(together: list[int]) -> None:
     assert together == [9]  # and not again for each
 
 
-def test_those_that_are_timed_share_the_time_of_what_was_done_for_all(together: list[int]) -> None:
+def test_chunks_that_are_decoded_together_share_the_time_of_that(together: list[int]) -> None:
     reader = Reader(chunks=5)
-    watch = RequestTiming(RequestObserver(Settings(), Report()), 0.0)
-    works = [TimedDecodeChunk(work.request, work.chunk, watch) for work in works_of(reader, numbered(5))]
-    for work, body in zip(works, numbered(5), strict=True):
-        work.data = body
+    works = works_of(reader, numbered(5))
     begun = monotonic()
     run_all(works)
     ended = monotonic()
-    times = [begun, *[time for work in works for time in (work.started_at, work.ended_at)], ended]
+    times = [begun, *[time for work in works for time in (work.started, work.ended)], ended]
     assert together == [5]
     assert reader.out.tolist() == list(range(20))
-    assert sum([work.ended_at - work.started_at for work in works]) <= ended - begun
+    assert sum([work.ended - work.started for work in works]) <= ended - begun
     assert all(one <= other + 1e-9 for one, other in pairwise(times))
+
+
+def test_the_bytes_are_given_back_after_the_last_late_reader() -> None:
+    reader, late = Reader(), Reader()
+    work, request = decoding_of(reader)
+    run_all([work])
+    work.batch.join(late.subscription(), 0)
+    work.completed()
+    assert request.released == 0
+    (again,) = request.later
+    run_all([again])
+    again.completed()
+    assert (reader.ends, late.ends, request.released) == ([None], [None], 1)

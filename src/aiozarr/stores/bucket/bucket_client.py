@@ -12,21 +12,25 @@ from aiozarr.common.concurrency import for_each
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import Request
-from aiozarr.http1.request import BodyReader
+from aiozarr.http1.request import BodyReader, check_headers
 from aiozarr.http1.response_check import Accept, Expectation, Headers
-from aiozarr.model import Entry, Precondition, Supports, Version
+from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.stores.bucket.body_checksum import BodyChecksum
+from aiozarr.stores.bucket.listing import ListingPage, collect_names, entries_of_pages, iterate_pages
+from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.object_client import ObjectClient
-from aiozarr.stores.object.body_checksum import BodyChecksum
-from aiozarr.stores.object.schemes import BUCKET_CLIENTS
-from aiozarr.stores.object.token_source import TokenSource
+from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 PAGE_SIZE = 1000
 """Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""
 
 SHORT_RESPONSE = Expectation(max_bytes=1 << 20)
 """The expectation of responses without a value, such as those to deletes."""
+
+DELETE_CONCURRENCY = 32
+"""Keys that are removed at once, by a request each."""
 
 _DELETED = frozenset({200, 202, 204})
 
@@ -107,23 +111,37 @@ class BucketClient(ObjectClient):
             PreconditionFailedError: `precondition` does not hold; nothing was written.
         """
 
-    @abstractmethod
     async def delete(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
+        response = await self.request("DELETE", key, SHORT_RESPONSE)
+        if not self.has_deleted(response):
+            raise self.error(response)
 
-    @abstractmethod
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
-        """Remove up to `PAGE_SIZE` keys, and return the errors of those that could not be removed.
+        """Remove up to `PAGE_SIZE` keys, and return the errors of those that could not be removed, in their order.
 
         Raises:
             StoreError: no key could be removed.
         """
+        failed: dict[str, StoreError] = {}
+
+        async def remove(key: str) -> None:
+            try:
+                await self.delete(key)
+            except StoreError as error:
+                failed[key] = error
+
+        await for_each(remove, keys, concurrency=DELETE_CONCURRENCY)
+        if keys and len(failed) == len(set(keys)):
+            raise failed[keys[0]]
+        return {key: failed[key] for key in keys if key in failed}
 
     @property
     def can_copy(self) -> bool:
         """Whether `copy_object` may have the server copy."""
-        return False
+        return True
 
+    @abstractmethod
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
@@ -133,7 +151,6 @@ class BucketClient(ObjectClient):
             ChangedError: the object has another version than `if_match`, or is gone.
             UnsupportedOperationError: this server does not copy such objects.
         """
-        raise UnsupportedOperationError("this server does not copy")
 
     def can_upload(self, nbytes: int) -> bool:
         """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
@@ -168,12 +185,22 @@ class BucketClient(ObjectClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     @abstractmethod
+    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+        """Return a page of the objects whose keys start with `prefix`.
+
+        Args:
+            prefix: the beginning of the keys.
+            delimiter: `"/"`: keys that contain it after the prefix are reported as their prefixes; `""`: all keys are.
+            token: the continuation token of the page; `""` for the first page.
+        """
+
     def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         """Iterate over the objects whose keys start with `prefix`, a page at a time."""
+        return entries_of_pages(iterate_pages(lambda token: self.page(prefix, "", token)))
 
-    @abstractmethod
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
+        return await collect_names(iterate_pages(lambda token: self.page(prefix, "/", token)))
 
     # --- deletes of single keys ----------------------------------------------------------------------------------
 
@@ -189,19 +216,6 @@ class BucketClient(ObjectClient):
             raise StoreError(f"{HTML_PAGE}: the key may still be stored", status=response.status)
         return True
 
-    async def delete_singly(self, keys: Sequence[str], concurrency: int) -> dict[str, StoreError]:
-        """Delete `keys` one by one, `concurrency` at a time. Return the errors of the others, in their order."""
-        failed: dict[str, StoreError] = {}
-
-        async def remove(key: str) -> None:
-            try:
-                await self.delete(key)
-            except StoreError as error:
-                failed[key] = error
-
-        await for_each(remove, keys, concurrency=concurrency)
-        return {key: failed[key] for key in keys if key in failed}
-
 
 def is_whole_object(request: Request, response: Response) -> bool:
     """Return whether the body of a response is all of the object that was requested."""
@@ -212,6 +226,22 @@ def is_whole_object(request: Request, response: Response) -> bool:
     # A range may be as long as the object: small shards are read by one.
     action = response.action
     return response.status == 206 and isinstance(action, Accept) and action.size == memoryview(response.body).nbytes
+
+
+def condition_headers(precondition: Precondition | None) -> dict[str, str]:
+    """Return the header of a condition.
+
+    Raises:
+        UnsupportedOperationError: the version is a weak one.
+    """
+    if precondition is None:
+        return {}
+    if isinstance(precondition, IfAbsent):
+        return {"if-none-match": "*"}
+    version = precondition.version
+    if version.weak or version.etag is None:
+        raise UnsupportedOperationError("a weak version cannot be a condition")
+    return check_headers({"if-match": version.etag})
 
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketClient, str]:

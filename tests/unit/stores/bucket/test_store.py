@@ -23,7 +23,7 @@ from aiozarr.errors import (
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
 from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint
 from tests.support.servers import http_replies as spoil
@@ -243,7 +243,7 @@ async def _use(store: ObjectStore) -> None:
 def test_a_program_that_leaves_its_stores_open_ends_in_good_order(s3_server: LocalS3) -> None:
     s3_server.create_bucket("leaving")
     code = (
-        "import asyncio\nfrom aiozarr.stores.object.store import ObjectStore\n"
+        "import asyncio\nfrom aiozarr.stores.bucket.store import ObjectStore\n"
         f"store = ObjectStore('s3://leaving', **{s3_server.storage_options!r})\n"
         "async def main():\n"
         "    await store.set('a', b'1')\n"

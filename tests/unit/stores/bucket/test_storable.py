@@ -3,7 +3,7 @@
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 
 
 @pytest.mark.parametrize(

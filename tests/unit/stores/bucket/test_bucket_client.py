@@ -13,7 +13,7 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
-from aiozarr.stores.object.store import ObjectStore
+from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply
 from tests.support.servers.http_server import FaultServer

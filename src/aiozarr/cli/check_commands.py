@@ -1,20 +1,24 @@
-"""The command check: compares the objects of two locations."""
+"""The commands check, verify and validate: compare objects, decode chunks and check documents."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from aiozarr.cli import targets
 from aiozarr.cli.exit_codes import ERROR
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
-from aiozarr.cli.targets import TargetOptions, check_listable, copy_store_options, iterated
+from aiozarr.cli.targets import StorageOptions, TargetOptions
+from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
     from aiozarr.engine import Progress, ScheduledStore
+    from aiozarr.hierarchy import BadObject, Finding, ValidateReport, VerifyReport
     from aiozarr.model import Entry
     from aiozarr.transfer.key_filter import KeyFilter
 
@@ -41,9 +45,9 @@ class Comparison(NamedTuple):
 @click.argument("dst")
 @click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
 @click.option("--one-way", is_flag=True, help="Objects that only DST has are no difference.")
-@click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
-@click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
-@copy_store_options
+@targets.include_option
+@targets.exclude_option
+@targets.copy_store_options
 @output_options
 def check(
     src: str,
@@ -69,7 +73,7 @@ def check(
     wanted = KeyFilter(include, exclude)
     with (
         out.progress("comparing") as progress,
-        iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
+        targets.iterated(_compare(src, dst, stores, wanted, download=download, progress=progress)) as items,
     ):
         for each in items:
             if one_way and each.state == "surplus":
@@ -101,22 +105,15 @@ async def _compare(
         NodeNotFoundError: nothing is stored at the source.
     """
     from aiozarr.common.concurrency import map_concurrently
-    from aiozarr.engine import Progress, bind_callback, current_engine, opened_store
+    from aiozarr.engine import Progress, bind_callback, current_engine
     from aiozarr.errors import NodeNotFoundError
-    from aiozarr.settings import DEFAULT_SETTINGS
 
-    engine = current_engine()
-    assert engine is not None, "runs on the I/O thread"
     report = bind_callback(progress)
-    scheduled: list[ScheduledStore] = []
-    async with AsyncExitStack() as stack:
-        for target, side in ((src, "source"), (dst, "destination")):
-            store, _ = await stack.enter_async_context(opened_store(target, stores.of(target, side), DEFAULT_SETTINGS))
-            stack.push_async_callback(store.aclose)
-            if side == "destination":
-                check_listable(store)
-            scheduled.append(engine.scheduled(store, DEFAULT_SETTINGS))
-        source, destination = scheduled
+    async with (
+        targets.opened(src, stores.of(src, "source")) as source,
+        targets.opened(dst, stores.of(dst, "destination")) as destination,
+    ):
+        targets.check_listable(destination.store)
         others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
         done = done_bytes = 0
 
@@ -132,20 +129,22 @@ async def _compare(
 
         total_bytes = sum([size or 0 for size in others.values()])
         seen: set[str] = set()
-        listing: AsyncIterator[Entry] = source.scan()
-        if not source.store.supports.listable:
+        is_listable = source.store.supports.listable
+        listing = source.scan()
+        if not is_listable:
             from aiozarr.transfer.node_tree import load_tree
 
-            tree = await load_tree(engine, source.store, DEFAULT_SETTINGS, None)
-            listing = tree.entries()
-        async for keys in _batches(listing, wanted):
-            batch = keys
-            if not source.store.supports.listable:
+            engine = current_engine()
+            assert engine is not None, "runs on the I/O thread"
+            listing = (await load_tree(engine, source.store, source.settings, None)).entries()
+        async for entries in targets.batched(listing):
+            batch = [entry for entry in entries if wanted.matches(entry.key)]
+            if not is_listable:
                 # Metadata name the objects that may be stored, without sizes.
-                found_entries = await map_concurrently(
-                    lambda entry: source.stat(entry.key), keys, concurrency=CONCURRENT_COMPARISONS
+                stats = await map_concurrently(
+                    lambda entry: source.stat(entry.key), batch, concurrency=CONCURRENT_COMPARISONS
                 )
-                batch = [entry for entry in found_entries if entry is not None]
+                batch = [entry for entry in stats if entry is not None]
             for found in await map_concurrently(compare, batch, concurrency=CONCURRENT_COMPARISONS):
                 seen.add(found.key)
                 yield found
@@ -154,18 +153,6 @@ async def _compare(
             raise NodeNotFoundError(f"nothing is stored at {src}", url=src)
         for key in sorted(others.keys() - seen):
             yield Comparison(key, "surplus", None, others[key], "")
-
-
-async def _batches(listing: AsyncIterator[Entry], wanted: KeyFilter) -> AsyncGenerator[list[Entry], None]:
-    batch: list[Entry] = []
-    async for entry in listing:
-        if wanted.matches(entry.key):
-            batch.append(entry)
-        if len(batch) >= 1000:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 async def _compare_object(
@@ -197,7 +184,7 @@ async def _first_difference(key: str, source: ScheduledStore, destination: Sched
     while True:
         part = Range(start, PART_BYTES)
         values: list[Any] = await gather_all(
-            [store.fetch(key, part, cost=PART_BYTES) for store in (source, destination)]
+            [store.fetch(key, part, held=PART_BYTES) for store in (source, destination)]
         )
         one, other = [b"" if value is None else byte_view(value.data) for value in values]
         if one != other or None in values:
@@ -208,3 +195,100 @@ async def _first_difference(key: str, source: ScheduledStore, destination: Sched
         if len(one) < PART_BYTES:
             return None
         start += PART_BYTES
+
+
+@click.command()
+@click.argument("target")
+@targets.store_options
+@output_options
+def verify(target: str, stores: TargetOptions, out: Output) -> None:
+    """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
+
+    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
+    is no array.
+
+    Damage that can still be decoded is found only if the codecs store checksums. Without them, `aiozarr check
+    --download` compares all bytes with those of a copy.
+    """
+    from aiozarr.errors import NodeNotFoundError
+    from aiozarr.hierarchy import VerifyReport
+
+    report = VerifyReport()
+    with (
+        out.progress("verifying") as progress,
+        targets.iterated(_bad_objects(target, stores.of(target), report, progress)) as items,
+    ):
+        for bad in items:
+            where = f" ({bad.range})" if bad.range else ""
+            text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
+            out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)
+    if not (report.arrays or report.bad):
+        raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
+    if out.as_json:
+        found = {"bad": len(report.bad), "outside": len(report.outside), "bytes": report.bytes}
+        totals = {"arrays": report.arrays, "objects": report.objects, "missing": report.missing, **found}
+        out.record({"type": "total", **totals}, "")
+    missing = "" if report.missing is None else f", {report.missing:,} not stored"
+    out.say(
+        f"{format_count(report.arrays, 'array')}, {format_count(report.objects, 'object')} decoded to "
+        f"{bytes_text(report.bytes)}: "
+        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid"
+    )
+    if report.bad:
+        sys.exit(ERROR)
+
+
+async def _bad_objects(
+    target: str, options: StorageOptions, report: VerifyReport, progress: Callable[[Progress], None] | None
+) -> AsyncGenerator[BadObject, None]:
+    from aiozarr.engine import bind_callback
+    from aiozarr.hierarchy.internal import Verification, open_node
+
+    async with (
+        open_node(target, storage_options=options) as node,
+        aclosing(Verification(node, report, bind_callback(progress)).run()) as found,
+    ):
+        async for bad in found:
+            yield bad
+
+
+@click.command()
+@click.argument("target")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@targets.store_options
+@output_options
+def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:
+    """Check the metadata documents of TARGET and of all nodes below it. Chunks are not read.
+
+    An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
+    aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
+    """
+    from aiozarr.hierarchy import ValidateReport
+    from aiozarr.hierarchy.internal import SEVERITIES
+
+    report = ValidateReport()
+    with targets.iterated(_findings(target, stores.of(target), report)) as items:
+        for finding in items:
+            place = "/".join([part for part in (finding.path, finding.key) if part])
+            member = f" {finding.member}" if finding.member else ""
+            text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
+            out.record({"type": "finding", **asdict(finding)}, text)
+    counts: dict[str, int] = {name: report.count(name) for name in SEVERITIES}
+    if out.as_json:
+        out.record({"type": "total", "nodes": report.nodes, **counts}, "")
+    findings = [format_count(count, name) for name, count in counts.items()]
+    out.say(f"{format_count(report.nodes, 'node')}: {', '.join(findings)}")
+    if counts["error"] or (strict and counts["warning"]):
+        sys.exit(ERROR)
+
+
+async def _findings(target: str, options: StorageOptions, report: ValidateReport) -> AsyncGenerator[Finding, None]:
+    from aiozarr.engine import current_engine
+    from aiozarr.hierarchy.internal import NodeAccess, validate_tree
+
+    async with targets.opened(target, options) as store:
+        engine = current_engine()
+        assert engine is not None, "runs on the I/O thread"
+        async with aclosing(validate_tree(NodeAccess(engine, store.store, "", store.settings), report)) as found:
+            async for finding in found:
+                yield finding

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.errors import EraseError, InvalidKeyError, StoreError, UnsupportedOperationError, fill_location
 from aiozarr.http1.connection import Response
 from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
-from aiozarr.stores.capabilities import CopyFromStore, UploadedPart, UploadStore, conditions_hold
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bucket
+from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
-from aiozarr.stores.object.bucket_client import PAGE_SIZE, BucketClient, open_bucket
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
+T = TypeVar("T")
+
+
+class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStore):
     """Values of a bucket, below a prefix: `s3://bucket/prefix`.
 
     A 404 of the object itself means that the value is missing; a missing bucket, a refusal and a redirect are errors.
@@ -112,17 +114,17 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
             UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
             StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
-        check_key(key, store=self.url)
         self._check_condition(key, precondition)
-        return await self._put(key, value, precondition)
+        return await self._on(key, lambda name: self._client.put(name, byte_view(value), precondition))
 
     def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
 
-    async def _put(self, key: str, value: Buffer, precondition: Precondition | None) -> Version | None:
+    async def _on(self, key: str, operation: Callable[[str], Awaitable[T]]) -> T:
+        """Return the result of an operation of the client on the object of `key`; errors name store and key."""
         with self._located(key, None):
-            return await self._client.put(self._client_key(key), byte_view(value), precondition)
+            return await operation(self._client_key(key))
 
     def can_copy_from(self, source: Store) -> bool:
         """Return whether `source` is in the same cloud, with the same credentials."""
@@ -151,37 +153,30 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
     async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object in pieces, as `UploadStore` says."""
         self._check_condition(key, precondition)
-        with self._located(key, None):
-            return await self._client.upload(self._client_key(key), body, precondition)
+        return await self._on(key, lambda name: self._client.upload(name, body, precondition))
 
     async def begin_parts(self, key: str) -> str:
         """Begin an upload in parts, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.begin_parts(self._client_key(key))
+        return await self._on(key, self._client.begin_parts)
 
     async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         """Store a part, as `UploadStore` says."""
-        with self._located(key, None):
-            return await self._client.upload_part(self._client_key(key), upload_id, number, body)
+        return await self._on(key, lambda name: self._client.upload_part(name, upload_id, number, body))
 
     async def complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
         """Make an object of its parts, as `UploadStore` says."""
         self._check_condition(key, precondition)
-        with self._located(key, None):
-            return await self._client.complete_parts(self._client_key(key), upload_id, parts, precondition)
+        return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts, precondition))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload, as `UploadStore` says."""
-        with self._located(key, None):
-            await self._client.abort_parts(self._client_key(key), upload_id)
+        await self._on(key, lambda name: self._client.abort_parts(name, upload_id))
 
     async def erase(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
-        check_key(key, store=self.url)
-        with self._located(key, None):
-            await self._client.delete(self._client_key(key))
+        await self._on(key, self._client.delete)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`, a thousand in a request where the cloud can.
@@ -253,22 +248,6 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, UploadStore):
         with self._located(None, None):
             keys, prefixes = await self._client.list_dir(self._root + prefix)
         return sorted(key[skip:] for key in keys), sorted(name[skip:] for name in prefixes)
-
-    # --- what this server can do ---------------------------------------------------------------------------------
-
-    async def probe_conditional_writes(self) -> bool:
-        """Return whether the server obeys conditions of writes: tested once, by writes of an object that is removed.
-
-        Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed
-        is part of the test. The clouds' own servers are trusted.
-        """
-        return await self._probe_below("")
-
-    async def _probe_below(self, prefix: str) -> bool:
-        if self.supports.conditional_writes is None:
-            holds = await conditions_hold(self._put, self.erase, prefix)
-            self.supports = replace(self.supports, conditional_writes=holds)
-        return bool(self.supports.conditional_writes)
 
     # --- keys and life -------------------------------------------------------------------------------------------
 

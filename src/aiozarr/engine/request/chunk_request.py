@@ -1,0 +1,166 @@
+"""The requests for chunks: one for each response, or parts side by side for a chunk that is too large for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from aiozarr.engine.object_read import MultipartRead, PartLimits
+from aiozarr.engine.operation import Operation
+from aiozarr.engine.plan.multipart_plan import NO_SPLIT, first_part, split_limit
+from aiozarr.engine.request.fetch_request import AwaitedResponse, FetchRequest
+from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.model import Range, Value, Version
+from aiozarr.stores.contract import Store
+
+MAX_SIZE_FACTOR = 4
+"""An object may be so many times larger than its codecs make it: some writers leave old bytes in objects."""
+
+
+def request_chunks(
+    operation: Operation,
+    without_versions: set[Hashable],
+    store: Store,
+    key: str,
+    byte_range: Range | None,
+    slices: Sequence[tuple[ChunkBatch, Sequence[int]]],
+    expected: int,
+    if_match: Version | None = None,
+) -> None:
+    """Have `operation` fetch the bytes of chunks, about `expected` of them, by several requests if they are many.
+
+    Args:
+        operation: sends the requests.
+        without_versions: stores that should report versions, and do not.
+        store: the store of the object.
+        key: the object.
+        byte_range: the bytes; None for the whole object, which is one chunk.
+        slices: the batches of the chunks, with their numbers.
+        expected: the number of bytes.
+        if_match: the version that the object must have.
+    """
+    pipeline = slices[0][0].pipeline
+    delivery = ChunkDelivery(slices, None if byte_range is None else byte_range.start)
+    if expected > operation.settings.max_request_bytes and not operation.queue_of(store).is_blocking:
+        is_single = len(slices) == 1 and len(slices[0][1]) == 1
+        limit = NO_SPLIT if store.identity in without_versions else split_limit(store, operation.settings)
+        if is_single and (byte_range is None or if_match is not None) and limit < expected:
+            _LargeChunk(operation, without_versions, store, key, byte_range, delivery, expected, limit, if_match)
+            return
+    request = FetchRequest(
+        operation,
+        store,
+        key,
+        byte_range,
+        delivery,
+        held=expected,
+        expected=expected,
+        if_match=if_match,
+        # A range bounds itself.
+        max_bytes=pipeline.max_stored_size if byte_range is None else None,
+    )
+    delivery.request = request
+    if byte_range is not None and request.timing is not None:
+        request.timing.ready = operation.now()
+    operation.enqueue(request)
+
+
+class _LargeChunk:
+    """The fetch of one chunk in parts, each of which is a request. Their bytes become those of one record, `whole`.
+
+    The first part counts with the bytes of all, and the others count nothing: no part waits for room that another one
+    holds.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        without_versions: set[Hashable],
+        store: Store,
+        key: str,
+        byte_range: Range | None,
+        delivery: ChunkDelivery,
+        expected: int,
+        part_bytes: int,
+        if_match: Version | None,
+    ) -> None:
+        self._operation = operation
+        self._without_versions = without_versions
+        self._delivery = delivery
+        self._whole = FetchRequest(operation, store, key, byte_range, delivery, held=0, if_match=if_match)
+        self._whole.timing = None
+        delivery.request = self._whole
+        pipeline = delivery.slices[0][0].pipeline
+        known = pipeline.encoded_size if byte_range is None else byte_range.length
+        most = pipeline.max_encoded_size
+        reason = f"and a chunk encodes to {most} at most"
+        limits = PartLimits(first_part(known, part_bytes), part_bytes, MAX_SIZE_FACTOR * most, reason)
+        self._held = pipeline.spec.nbytes
+        self._read = MultipartRead(
+            store,
+            key,
+            byte_range,
+            if_match,
+            limits,
+            self._run_request,
+            on_size=self._charge,
+            on_wasted=self._note_wasted,
+        )
+        self._first, self._response = self._new_request(self._read.first, expected)
+        if byte_range is not None and self._first.timing is not None:
+            self._first.timing.ready = operation.now()
+        operation.enqueue(self._first)
+        self._whole.task = asyncio.get_running_loop().create_task(self._read.read())
+        self._whole.task.add_done_callback(self._completed)
+
+    def _new_request(self, part: Range | None, held: int) -> tuple[FetchRequest, AwaitedResponse]:
+        async def fetch(_: FetchRequest) -> Value | None:
+            # Into memory that the head of a response decides about.
+            return await self._read.fetch(part)
+
+        response = AwaitedResponse(self._delivery.next_owner)
+        whole = self._whole
+        return FetchRequest(self._operation, whole.store, whole.key, part, response, held=held, fetch=fetch), response
+
+    async def _run_request(self, part: Range | None, *, is_first: bool) -> Value | None:
+        if is_first and not self._response.is_completed:
+            return await self._response.wait(self._first)
+        request, response = self._new_request(part, self._held if is_first else 0)
+        if is_first:
+            # The object was replaced: it is read again in the place of the request that has ended.
+            self._first.release()
+            self._first, self._response = request, response
+        request.queue.submit_prepaid([request])
+        try:
+            return await response.wait(request)
+        finally:
+            if not is_first:
+                request.release()
+
+    def _charge(self, nbytes: int) -> None:
+        self._first.queue.charge(nbytes - self._first.held)
+        self._first.held = nbytes
+
+    def _note_wasted(self) -> None:
+        first = self._first
+        if first.value is not None and first.value.version is None:
+            self._without_versions.add(first.store.identity)
+        if first.timing is not None and first.timing.event is not None:
+            first.timing.event = replace(first.timing.event, bytes_wanted=0)
+
+    def _completed(self, task: asyncio.Task[object]) -> None:
+        """Hand the bytes to the workers, or fail, when all requests have ended."""
+        whole, first = self._whole, self._first
+        error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
+        try:
+            if error is None and (value := task.result()) is not None:
+                assert isinstance(value, Value)
+                whole.value = value
+                whole.held, first.held = first.held, 0
+            # Its times are reported when the bytes are decoded.
+            whole.timing, first.timing = first.timing, None
+            first.release()
+            self._delivery.completed(whole, error)
+        finally:
+            error = None  # its traceback leads to this request

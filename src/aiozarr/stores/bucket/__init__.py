@@ -1,0 +1,1 @@
+"""Objects in buckets: one store for all clouds, and what their clients share."""

@@ -1,1 +1,0 @@
-"""Stores in buckets: one store for all clouds, and the interface of their bucket clients."""

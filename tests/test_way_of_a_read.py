@@ -1,0 +1,135 @@
+"""The ways of a read and of a write in the design note are those of the code, and a read takes no longer way."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTE = (ROOT / "docs/design/001-architecture.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", NOTE, re.DOTALL)
+HAND_OVERS = "①②③④⑤⑥⑦⑧⑨"
+
+MAX_LINES = 40
+MAX_HAND_OVERS = 9
+MAX_MODULES = 66
+MAX_FUNCTIONS = 340
+
+
+def lines_of(block: str) -> Iterator[tuple[str, str]]:
+    """The lines of code of a block, each with the module that it is said to be in."""
+    module = ""
+    for line in block.splitlines():
+        if line.startswith("# "):
+            module = line.removeprefix("# ")
+        else:
+            yield module, re.sub(r"  # .*", "", line)
+
+
+def test_the_note_has_the_way_of_a_read_and_of_a_write() -> None:
+    assert len(BLOCKS) == 2
+    assert all(len(list(lines_of(block))) <= MAX_LINES for block in BLOCKS)
+    for block in BLOCKS:
+        marks = [each for each in block if each in HAND_OVERS]
+        assert marks == list(HAND_OVERS[: len(marks)])
+
+
+@pytest.mark.parametrize(("module", "line"), [each for block in BLOCKS for each in lines_of(block)])
+def test_each_line_of_the_ways_is_in_the_source(module: str, line: str) -> None:
+    source = (ROOT / "src/aiozarr" / module).read_text("utf-8")
+    assert line in [each.strip() for each in source.splitlines()], f"{module} has no such line any more"
+
+
+def test_a_cold_read_of_a_shard_takes_no_longer_way_than_the_note_says() -> None:
+    """In a process of its own: the I/O thread must begin with the profile."""
+    output = subprocess.run(
+        [sys.executable, "-c", "from tests.test_way_of_a_read import trace; trace()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    ).stdout
+    hand_overs, modules, functions = map(int, output.split())
+    assert hand_overs <= MAX_HAND_OVERS
+    assert modules <= MAX_MODULES
+    assert functions <= MAX_FUNCTIONS
+
+
+# Functions that a thread, the network or a later turn of a loop begins with, by what hands over to it. What follows
+# another one of the same kind is part of the same hand-over.
+BEGINNINGS = {
+    "Mailbox._empty": "mailbox",
+    "Engine.read": "call",
+    "CrossThreadCall._ended": "mailbox",
+    "Connection.get_buffer": "network",
+    "Connection.buffer_updated": "network",
+    "RequestExecutor._process_responses": "responses",
+    "run_all": "worker",
+    "FairQueue.get": "worker",
+    "complete_all": "loop",
+    # A task that a mailbox has begun, or ended.
+    "observed.<locals>.decorate.<locals>.call": "mailbox",
+}
+# Of the turn of the loop before, with nothing left to do.
+EMPTY = {"TurnGate._next_turn", "RangeCoalescer.flush", "ThreadPool.flush", "RequestExecutor._dispatch_scheduled"}
+
+
+def trace() -> None:
+    """Print how many hand-overs, modules and functions one read takes."""
+    import threading
+    from types import FrameType
+    from typing import Any
+
+    import numpy as np
+
+    import aiozarr
+    from tests.support.remote_arrays import serve_array
+    from tests.support.servers.http_server import FaultServer
+
+    source = str(Path(aiozarr.__file__).parent)
+    functions: set[tuple[str, str]] = set()
+    beginnings: list[str] = []
+    is_on = False
+
+    def is_own(frame: FrameType | None) -> bool:
+        return frame is not None and frame.f_code.co_filename.startswith(source)
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if not is_on or event != "call" or not is_own(frame) or code.co_name.startswith(("<", "__post_init__")):
+            return
+        functions.add((code.co_filename, code.co_qualname))
+        caller = frame.f_back
+        # The loop of the I/O thread may be one of another library, whose frames Python does not see.
+        if caller is None or not is_own(caller) or caller.f_code.co_name == "_serve":
+            beginnings.append(code.co_qualname)
+
+    threading.setprofile(profile)
+
+    async def read(server: FaultServer) -> None:
+        nonlocal is_on
+        remote = await serve_array(server, shape=(64, 64), chunks=(64, 64), inner=(16, 16))
+        settings = aiozarr.Settings(gap=0, index_cache_bytes=0)
+        array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
+        await array[:32]
+        sys.setprofile(profile)
+        is_on = True
+        values = await array[:32]
+        is_on = False
+        sys.setprofile(None)
+        assert np.array_equal(values, remote.values[:32])
+
+    with FaultServer() as server:
+        asyncio.run(read(server))
+    kinds = [BEGINNINGS[each] for each in beginnings[3:] if each not in EMPTY]
+    # The call begins in the turn that empties the mailbox: one hand-over.
+    kinds = ["mailbox" if number == 1 else kind for number, kind in enumerate(kinds)]
+    changes = [kind for before, kind in zip(["caller", *kinds], kinds, strict=False) if kind != before]
+    sys.stdout.write(f"{len(changes)} {len({path for path, _ in functions})} {len(functions)}\n")
