@@ -62,7 +62,7 @@ def serve(folder: Path, latency: float) -> None:
 
 def write_file(path: Path, chunks: int) -> np.ndarray[Any, Any]:
     """Write an HDF5 file with so many chunks, and return its values."""
-    import h5py
+    import h5py  # pyright: ignore[reportMissingImports]  # optional
 
     values = np.random.default_rng(0).integers(0, 1 << 20, (chunks // 100, 400, 500)).astype("i4")
     with h5py.File(path, "w") as file:
@@ -73,11 +73,11 @@ def write_file(path: Path, chunks: int) -> np.ndarray[Any, Any]:
 def readers(url: str, references: dict[str, Any], local: Path) -> dict[str, Callable[[], Any]]:
     """Return functions that open the array anew and read it."""
     import fsspec
-    import icechunk
+    import icechunk  # pyright: ignore[reportMissingImports]  # optional
     import zarr
-    from obspec_utils.registry import ObjectStoreRegistry
+    from obspec_utils.registry import ObjectStoreRegistry  # pyright: ignore[reportMissingImports]  # optional
     from obstore.store import HTTPStore, LocalStore
-    from virtualizarr.parsers import HDFParser
+    from virtualizarr.parsers import HDFParser  # pyright: ignore[reportMissingImports]  # optional
 
     import aiozarr.sync
     from aiozarr.integrations.icechunk import from_session
@@ -113,7 +113,9 @@ def readers(url: str, references: dict[str, Any], local: Path) -> dict[str, Call
             "reference", fo=references, asynchronous=True, skip_instance_cache=True, remote_protocol="http",
             remote_options={"asynchronous": True},
         )  # fmt: skip
-        return zarr.storage.FsspecStore(system, read_only=True)
+        from zarr.storage import FsspecStore
+
+        return FsspecStore(system, read_only=True)
 
     def stock(make: Callable[[], Any], zarr_format: Any) -> Callable[[], Any]:
         return lambda: zarr.open_array(make(), path="t2m", mode="r", zarr_format=zarr_format)[...]
@@ -151,7 +153,7 @@ def main() -> None:
         serve(options.serve, options.latency)
         return
     warnings.simplefilter("ignore")
-    from kerchunk.hdf import SingleHdf5ToZarr
+    from kerchunk.hdf import SingleHdf5ToZarr  # pyright: ignore[reportMissingImports]  # optional
 
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / "data.h5"

@@ -19,7 +19,8 @@ HAND_OVERS = "①②③④⑤⑥⑦⑧⑨"
 MAX_LINES = 40
 MAX_HAND_OVERS = 9
 MAX_MODULES = 66
-MAX_FUNCTIONS = 340
+# 339 on Python 3.11 and 347 on 3.13; the order of events adds up to five.
+MAX_FUNCTIONS = 352
 
 
 def lines_of(block: str) -> Iterator[tuple[str, str]]:

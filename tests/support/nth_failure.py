@@ -85,8 +85,9 @@ def _busy_and_cancelled(number: int, cancel: Callable[[], object]) -> Plan:
         if call.number == number:
             cancel()
         calls[call.operation, call.key] += 1
-        # A third call is two pauses after the cancellation.
-        return BUSY_FOR_LONG if calls[call.operation, call.key] < 3 else REPEATED
+        # A fourth call is two pauses after the cancellation: the first read of a local document needs no request, and
+        # the request that follows its failure waits for no pause.
+        return BUSY_FOR_LONG if calls[call.operation, call.key] < 4 else REPEATED
 
     return plan
 

@@ -195,8 +195,11 @@ def check_reference(key: str, start: Any, length: Any) -> tuple[int, int]:
         LimitError: the range ends beyond the bytes that a file can have.
     """
     # Tables that were made from columns of floating-point numbers have 1024.0.
-    numbers = [int(each) if isinstance(each, float) and each.is_integer() else each for each in (start, length)]
-    if not all([type(each) is int and each >= 0 for each in numbers]):
+    numbers = [
+        int(each) if type(each) is int or (isinstance(each, float) and each.is_integer()) else -1
+        for each in (start, length)
+    ]
+    if min(numbers) < 0:
         raise InvalidMetadataError(
             f"the reference {key!r} has the offset {start!r} and the length {length!r}; both are numbers of bytes",
             key=key,

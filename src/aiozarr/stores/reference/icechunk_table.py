@@ -254,7 +254,7 @@ class SessionStore(Store):
 
     async def is_key(self, key: str) -> bool:
         """Return whether `key` is stored."""
-        from icechunk import IcechunkError
+        from icechunk import IcechunkError  # pyright: ignore[reportMissingImports]  # optional
 
         try:
             return bool(await self._store.exists(key))

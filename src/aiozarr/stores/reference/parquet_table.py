@@ -105,6 +105,7 @@ class ParquetTable(ReferenceTable):
 
     def _add_grid(self, key: str, member: Any) -> None:
         field, _, name = key.rpartition("/")
+        is_default = False
         try:
             if name == ".zarray":
                 chunks, separator = member["chunks"], member.get("dimension_separator") or "."
@@ -117,9 +118,9 @@ class ParquetTable(ReferenceTable):
                 return
             shape = tuple([ceil(extent / length) for extent, length in zip(member["shape"], chunks, strict=True)])
             start = f"{field}/" if field else ""
-            if name == "zarr.json" and is_default:
+            if is_default:
                 start += f"c{separator}"
-            if not shape and name == "zarr.json" and is_default:
+            if not shape and is_default:
                 self._scalars[f"{field}/c" if field else "c"] = field
                 return
             self._grids[KeyFamily(start, separator if len(shape) > 1 else "", max(1, len(shape)))] = _Grid(field, shape)
@@ -213,7 +214,7 @@ def read_record(data: Buffer, record_size: int, key: str) -> _Record:
         LimitError: it has more rows than the table says.
     """
     parquet = _import_parquet()
-    import pyarrow as pa
+    import pyarrow as pa  # pyright: ignore[reportMissingImports]  # optional
 
     try:
         source = parquet.ParquetFile(BytesIO(data))
@@ -259,7 +260,7 @@ def _parse_members(document: Buffer) -> tuple[dict[str, Any], int]:
 
 def _import_parquet() -> Any:
     try:
-        from pyarrow import parquet
+        from pyarrow import parquet  # pyright: ignore[reportMissingImports]  # optional
     except ImportError as error:
         message = "parquet references need the package pyarrow: pip install 'aiozarr[references]'"
         raise ImportError(message) from error
