@@ -265,7 +265,10 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
     address, query = _without_query(location)
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
-        raise ValueError(f"{address!r} is no URL that names a file in a store, such as s3://bucket/name")
+        # Without the URL, which may have a password.
+        raise ValueError(
+            "an archive or a document needs a URL that names a file in a store, as in zip::s3://bucket/data.zip"
+        )
     # In a chain of fsspec, each link has its own options.
     scheme = location.partition(":")[0].lower()
     chained = scheme not in _OPENERS and "::" in location

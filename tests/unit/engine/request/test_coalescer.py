@@ -10,8 +10,8 @@ import numpy as np
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine import InlinePool
-from aiozarr.engine.operation import Operation
-from aiozarr.engine.request.coalescer import MAX_PENDING_RANGES, RangeCoalescer
+from aiozarr.engine.operation import MAX_PENDING_RANGES, Operation
+from aiozarr.engine.request.coalescer import RangeCoalescer
 from aiozarr.engine.request.fetch_request import FetchRequest
 from aiozarr.engine.request.in_flight import ChunkBatch, ChunksInFlight, Subscription
 from aiozarr.engine.state import NotedStores
