@@ -73,7 +73,7 @@ MUTUAL_TYPES = {
 BUDGET = {
     "stores": 11490,
     "engine": 8230,
-    "hierarchy": 5990,
+    "hierarchy": 6000,
     "codecs": 4560,
     "driver": 3400,
     "metadata": 2830,

@@ -85,10 +85,8 @@ def _busy_and_cancelled(number: int, cancel: Callable[[], object]) -> Plan:
         if call.number == number:
             cancel()
         calls[call.operation, call.key] += 1
-        # A third call is two pauses after the cancellation. Two tasks may read one local document, each once without a
-        # request and then by one that waits for no pause: their third pause is before the seventh call.
-        most = 6 if call.operation == "fetch" else 2
-        return BUSY_FOR_LONG if calls[call.operation, call.key] <= most else REPEATED
+        # A third call is two pauses after the cancellation.
+        return BUSY_FOR_LONG if calls[call.operation, call.key] < 3 else REPEATED
 
     return plan
 

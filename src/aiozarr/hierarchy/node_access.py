@@ -5,6 +5,7 @@ The formats of earlier nodes are remembered, so that opening a node nearby asks 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import (
     AsyncGenerator,
@@ -23,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import gather_all, map_concurrently, random_jitter
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
@@ -41,6 +42,7 @@ from aiozarr.metadata.names import ancestors, check_path, key_prefix
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
+from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
 
@@ -245,8 +247,15 @@ async def read_now(
 
     try:
         return await calls_of(accesses[0].engine).call(read)
-    except (StoreError, LimitError):
+    except LimitError:
         return None
+    except StoreError as error:
+        # Waits as a failed request does: a busy store gets its pause, in which a cancellation takes effect.
+        policy = retry_policy(accesses[0].settings.retries, accesses[0].settings.retry_seconds)
+        delay = policy.delay(error, attempt=1, elapsed=0.0, jitter=random_jitter())
+    if delay is not None:
+        await asyncio.sleep(delay)
+    return None
 
 
 def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:
