@@ -45,6 +45,14 @@ def test_curves_are_tables_and_pictures(tmp_path: Path) -> None:
         assert "<polyline" in (tmp_path / f"{curve}.svg").read_text("utf-8")
 
 
+def test_small_things_in_great_number_are_a_table_and_a_picture(tmp_path: Path) -> None:
+    said = run("many", "--tiny", "--rounds", "1", "--folder", str(tmp_path))
+    assert "members, 2" in said
+    assert "HTTP, p99" in said
+    assert (tmp_path / "many.md").read_text("utf-8").startswith("| µs of one")
+    assert "<polyline" in (tmp_path / "many.svg").read_text("utf-8")
+
+
 def test_memory_is_measured_for_each_location() -> None:
     assert "chunks of 64 KiB, HTTP" in run("memory", "--tiny", "--latency", "0", "--python-server")
 
