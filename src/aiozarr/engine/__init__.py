@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from aiozarr.engine.progress import Progress, ProgressLike, shown_progress
     from aiozarr.engine.read.read import Read
     from aiozarr.engine.read.stream import BlockStream
-    from aiozarr.engine.runtime import bind_callback, run, run_blocking
+    from aiozarr.engine.runtime import bind_callback, read_small, read_small_blocking, run, run_blocking
     from aiozarr.engine.scheduled_store import ScheduledStore
-    from aiozarr.engine.trio_calls import checkpoint, take_turn
     from aiozarr.engine.workers.worker_pool import InlinePool, ThreadPool, WorkerPool, WorkItem
     from aiozarr.engine.write.write_operation import Write
 else:
@@ -42,8 +41,7 @@ else:
             ".read.read": "Read",
             ".read.stream": "BlockStream",
             ".private_thread": "Callback current_engine io_thread shut_down",
-            ".runtime": "bind_callback run run_blocking",
-            ".trio_calls": "checkpoint take_turn",
+            ".runtime": "bind_callback read_small read_small_blocking run run_blocking",
             ".scheduled_store": "ScheduledStore",
             ".workers.worker_pool": "InlinePool ThreadPool WorkItem WorkerPool",
             ".write.write_operation": "Write",
@@ -75,18 +73,18 @@ __all__ = [
     "bind_callback",
     "check_schemes",
     "check_size",
-    "checkpoint",
     "close_own_store",
     "current_engine",
     "fits_upper_bound",
     "io_thread",
     "opened_store",
     "plan_bounds",
+    "read_small",
+    "read_small_blocking",
     "run",
     "run_blocking",
     "shown_progress",
     "shut_down",
     "split_limit",
     "split_range",
-    "take_turn",
 ]

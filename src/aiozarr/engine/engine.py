@@ -16,10 +16,12 @@ from aiozarr.engine.progress import Progress
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.turn_gate import TurnGate
 from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
-from aiozarr.errors import AiozarrError
+from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
+from aiozarr.schedule.retry import retry_delay
 from aiozarr.settings import Settings
+from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
 
@@ -91,14 +93,31 @@ class Engine:
         """Return whether nothing is queued, in flight, being decoded or locked."""
         return self.state.is_idle and self.group_commit.is_idle
 
-    def read_immediately(self, read: Read, settings: Settings) -> bool:
-        """Fill the `out` of a small read if everything is in memory; return whether it is filled. Any thread.
+    def may_read_immediately(self, store: Store, settings: Settings) -> bool:
+        """Return whether chunks of `store` can be in memory at all. Any thread."""
+        return self.state.has_read_arrays and (
+            settings.chunk_cache_bytes > 0 or (isinstance(store, BlockingStore) and store.is_in_memory)
+        )
+
+    def may_read_alone(self, store: Store, settings: Settings) -> bool:
+        """Return whether a thread that may block can read a small chunk now, because nobody else reads. Any thread."""
+        if not isinstance(store, BlockingStore) or settings.chunk_cache_bytes or settings.timeout is not None:
+            return False
+        state = self.state
+        return state.has_read_arrays and state.blocking_queue.is_idle and state.pool.is_idle
+
+    def read_immediately(self, read: Read, settings: Settings, *, may_block: bool = False) -> bool:
+        """Fill the `out` of a small read if nothing has to be waited for; return whether it is filled. Any thread.
+
+        Args:
+            read: as `may_read_immediately` or `may_read_alone` allows.
+            settings: of the reader.
+            may_block: whether the calling thread may wait for the disk.
 
         Raises:
             LimitError: as `read`.
+            StoreError: with `may_block`, if the ordinary read may repeat the request after a pause.
         """
-        if not self.state.has_read_arrays:
-            return False
         from aiozarr.engine.read.immediate_read import read_immediately
 
         read.layout.check_read(settings, read.maps)
@@ -107,7 +126,18 @@ class Engine:
         if self._clock_offset is None:
             self._clock_offset = now - monotonic()
         now = max(now, monotonic() + self._clock_offset)
-        return read_immediately(self.state, read, settings, now)
+        return read_immediately(self.state, read, settings, now, may_block=may_block)
+
+    async def read_alone(self, read: Read, settings: Settings) -> bool:
+        """Have a worker do `read_immediately`, without the I/O thread. Any loop."""
+        try:
+            return await self.state.pool.call(partial(self.read_immediately, read, settings, may_block=True))
+        except StoreError as error:
+            # As after a failed request: a busy store gets its pause, in which a cancellation takes effect.
+            delay = retry_delay(error, settings)
+        if delay is not None:
+            await asyncio.sleep(delay)
+        return False
 
     async def read(
         self,

@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from time import sleep
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.engine import Engine
@@ -21,9 +22,17 @@ from aiozarr.engine.private_thread import (
     mailbox_of,
     report_error,
 )
-from aiozarr.engine.trio_calls import is_trio_running, post_to_trio, run_from_trio
+from aiozarr.engine.trio_calls import checkpoint, is_trio_running, post_to_trio, run_from_trio, take_turn
+from aiozarr.errors import StoreError
+from aiozarr.schedule.retry import retry_delay
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.read.read import Read
 
 T = TypeVar("T")
+SmallRead: TypeAlias = "tuple[Read, Callable[[], T]]"
 
 SIGNAL_POLL_SECONDS = 0.5
 """A waiting thread handles Ctrl-C at most this much later."""
@@ -204,6 +213,56 @@ def _next_callback(callbacks: SimpleQueue[T]) -> T:
     while True:
         with contextlib.suppress(Empty):
             return callbacks.get(timeout=SIGNAL_POLL_SECONDS)
+
+
+async def read_small(store: Store, settings: Settings, prepare: Callable[[], SmallRead[T]]) -> T | None:
+    """Do a small read without the I/O thread, if chunks are in memory, or if nothing else is read from the disk.
+
+    Two hand-overs between threads take longer than such a read.
+
+    Args:
+        store: of the array.
+        settings: of the reader.
+        prepare: returns the read, and a function that returns the result when it is done.
+
+    Returns: the result, or None if the ordinary read has to be done. The output may have been changed.
+    """
+    engine = _any_engine()
+    if engine.may_read_immediately(store, settings):
+        await take_turn()  # Hundreds of such reads must not keep others waiting.
+        read, finish = prepare()
+        if not engine.read_immediately(read, settings):
+            return None
+        result = finish()
+        await checkpoint()  # Nor must a loop of them.
+        return result
+    # A call from the I/O thread itself saves no hand-over.
+    if not engine.may_read_alone(store, settings) or current_engine() is not None or is_trio_running():
+        return None
+    read, finish = prepare()
+    return finish() if await engine.read_alone(read, settings) else None
+
+
+def read_small_blocking(store: Store, settings: Settings, prepare: Callable[[], SmallRead[T]]) -> T | None:
+    """As `read_small`, in the calling thread, which has no loop and may wait for the disk."""
+    engine = _any_engine()
+    may_block = engine.may_read_alone(store, settings)
+    if not may_block and not engine.may_read_immediately(store, settings):
+        return None
+    read, finish = prepare()
+    try:
+        return finish() if engine.read_immediately(read, settings, may_block=may_block) else None
+    except StoreError as error:
+        delay = retry_delay(error, settings)
+    if delay is not None:
+        sleep(delay)
+    return None
+
+
+def _any_engine() -> Engine:
+    engine = current_engine() or io_thread().engine
+    assert engine is not None
+    return engine
 
 
 def bind_callback(function: Callable[[T], object] | None) -> Callback[T] | None:

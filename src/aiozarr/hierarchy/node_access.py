@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from aiozarr.common.concurrency import gather_all, map_concurrently, random_jitter
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
@@ -42,7 +42,7 @@ from aiozarr.metadata.names import ancestors, check_path, key_prefix
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
-from aiozarr.schedule.retry import retry_policy
+from aiozarr.schedule.retry import retry_delay
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
 
@@ -251,8 +251,7 @@ async def read_now(
         return None
     except StoreError as error:
         # Waits as a failed request does: a busy store gets its pause, in which a cancellation takes effect.
-        policy = retry_policy(accesses[0].settings.retries, accesses[0].settings.retry_seconds)
-        delay = policy.delay(error, attempt=1, elapsed=0.0, jitter=random_jitter())
+        delay = retry_delay(error, accesses[0].settings)
     if delay is not None:
         await asyncio.sleep(delay)
     return None

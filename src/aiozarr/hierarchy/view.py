@@ -19,14 +19,12 @@ from aiozarr.engine import (
     Read,
     bind_callback,
     check_size,
-    checkpoint,
-    current_engine,
     fits_upper_bound,
-    io_thread,
+    read_small,
+    read_small_blocking,
     run,
-    take_turn,
 )
-from aiozarr.engine.read.read import MAX_OUT_BYTES, may_read_immediately
+from aiozarr.engine.read.read import MAX_OUT_BYTES
 from aiozarr.errors import SelectionError
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
@@ -188,10 +186,9 @@ class View(UnreadValues):
         """
         if self._array._erasures_seen != erasures.count:
             await self._array._check_before_read()
-        if progress is None and self._may_read_immediately():
-            await take_turn()  # Hundreds of such reads must not keep others waiting.
-            if (found := self._read_immediately(out)) is not None:
-                await checkpoint()  # Nor must a loop of them.
+        if progress is None and self._is_small():
+            found = await read_small(self._array._chunk_store, self._settings, lambda: self._small_read(out))
+            if found is not None:
                 return found
         await self._check_size()
         target = self._output(out)
@@ -416,32 +413,31 @@ class View(UnreadValues):
         """Return the coroutine in which a worker copies `source` to `target`."""
         return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
 
-    def _may_read_immediately(self) -> bool:
-        """Return whether the elements are few and can be in memory.
-
-        A recorded or observed read takes the ordinary way: its counts belong to the I/O thread.
-        """
-        if not may_read_immediately(self._array._chunk_store, self._settings) or not 0 < self.nbytes <= MAX_OUT_BYTES:
+    def _is_small(self) -> bool:
+        """Return whether the elements are few, and neither recorded nor observed: counts belong to the I/O thread."""
+        if not 0 < self.nbytes <= MAX_OUT_BYTES or current_recorder() is not None or has_observers():
             return False
-        if self._array._erasures_seen != erasures.count:
-            return False  # The ordinary way compares the document first.
-        return current_recorder() is None and not has_observers() and not is_expensive(self._transform.maps)
+        # After an erasure, the ordinary read compares the document first.
+        return self._array._erasures_seen == erasures.count and not is_expensive(self._transform.maps)
 
-    def _read_immediately(self, out: AnyArray | None) -> AnyArray | None:
-        """Return the elements if they are in memory; None if the ordinary read has to be done.
-
-        Ask `_may_read_immediately` first.
-        """
-        engine = current_engine() or io_thread().engine
-        assert engine is not None
+    def _small_read(self, out: AnyArray | None) -> tuple[Read, Callable[[], AnyArray]]:
+        """Return a read, and a function that returns its elements when it is done."""
         check_size(self._layout, self._touched(), self._settings)
         target = self._output(out)
         read, filled = self._reading(target, new=out is None)
-        if not engine.read_immediately(read, self._settings):
+
+        def finish() -> AnyArray:
+            if filled is not target:
+                np.copyto(target, filled)
+            return out if out is not None else self._result(target)
+
+        return read, finish
+
+    def _read_small_blocking(self, out: AnyArray | None) -> AnyArray | None:
+        """Return the elements of a small read in the calling thread; None if `read` has to be called."""
+        if not self._is_small():
             return None
-        if filled is not target:
-            np.copyto(target, filled)
-        return out if out is not None else self._result(target)
+        return read_small_blocking(self._array._chunk_store, self._settings, lambda: self._small_read(out))
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
+from aiozarr.settings import Settings
 
 BASE_DELAY = 0.1
 MAX_DELAY = 5.0
@@ -46,6 +48,12 @@ class RetryPolicy:
 def retry_policy(retries: int, seconds: float) -> RetryPolicy:
     """Return the one policy of these limits: each operation has one, and few differ."""
     return RetryPolicy(retries, seconds)
+
+
+def retry_delay(error: BaseException, settings: Settings) -> float | None:
+    """Return the seconds to wait after a first attempt that failed outside of a queue; None: there is no next one."""
+    policy = retry_policy(settings.retries, settings.retry_seconds)
+    return policy.delay(error, attempt=1, elapsed=0.0, jitter=random_jitter())
 
 
 def is_overload(error: BaseException) -> bool:

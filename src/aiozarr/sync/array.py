@@ -249,9 +249,7 @@ class View(UnreadValues):
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""
-        view = self._async
-        may_be_immediate = progress is None and view._may_read_immediately()
-        found = view._read_immediately(out) if may_be_immediate else None
+        found = self._async._read_small_blocking(out) if progress is None else None
         return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:

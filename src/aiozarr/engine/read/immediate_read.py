@@ -1,7 +1,8 @@
-"""Reads what is in memory in the caller's own thread: cached chunks, and one small chunk of a store in memory.
+"""Reads a few chunks without the I/O thread: cached chunks, or one chunk of a blocking store.
 
 A call to the I/O thread and back takes 60 to 150 µs, in which two threads wait for the interpreter's lock. To copy a
-few cached chunks takes less. Everything else, and every error, is left to the ordinary read.
+few cached chunks, or to read and decode a small chunk, takes less. The caller's thread does it, or a worker if the
+store's calls block. Everything else, and every error, is left to the ordinary read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from aiozarr.engine.plan.projections import inner_parts
 from aiozarr.engine.read.read import MAX_OUT_BYTES, Read
 from aiozarr.engine.request.in_flight import InternedKey
 from aiozarr.engine.state import EngineState
-from aiozarr.errors import AiozarrError
+from aiozarr.engine.workers.decoder import thread_decoder
+from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.grid.chunk_counting import chunk_count_bound
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.settings import Settings
@@ -27,13 +29,18 @@ MAX_CHUNKS = 64
 """Chunks of one read: looking up and copying one takes about 5 µs."""
 
 MAX_DECODED_BYTES = 64 << 10
-"""A chunk of a store in memory: decoding it takes at most 0.1 ms."""
+"""A chunk that is decoded on the caller's loop: that takes at most 0.1 ms."""
+
+MAX_BLOCKING_BYTES = 1 << 20
+"""A chunk that a thread decodes which may block. For larger ones the I/O thread's time does not matter."""
 
 _Copies: TypeAlias = list[tuple[ChunkSelection, NDArray[Any] | None]]
 """Selections of chunks with the decoded chunk; None: the fill value."""
 
 
-def read_immediately(state: EngineState, read: Read, settings: Settings, now: float) -> bool:
+def read_immediately(
+    state: EngineState, read: Read, settings: Settings, now: float, *, may_block: bool = False
+) -> bool:
     """Fill `read.out` if that needs neither a request nor a wait. Any thread.
 
     Args:
@@ -41,9 +48,13 @@ def read_immediately(state: EngineState, read: Read, settings: Settings, now: fl
         read: elements without long index arrays.
         settings: of the reader.
         now: the time of the I/O loop.
+        may_block: whether the calling thread may wait for the disk: it has no loop.
 
     Returns:
         False if the ordinary read has to be done. `read.out` may have been changed.
+
+    Raises:
+        StoreError: with `may_block`, if the ordinary read may repeat the request after a pause.
     """
     if read.out.nbytes > MAX_OUT_BYTES:
         return False
@@ -51,9 +62,9 @@ def read_immediately(state: EngineState, read: Read, settings: Settings, now: fl
         cache = state.chunk_caches.find(settings.chunk_cache_bytes)
         return cache is not None and _copy_cached(state, cache, read, now - settings.chunk_cache_seconds)
     store = read.store
-    if not isinstance(store, BlockingStore) or not store.is_in_memory or settings.on_event is not None:
+    if not isinstance(store, BlockingStore) or settings.on_event is not None:
         return False
-    return _decode_one(store, read, settings)
+    return (may_block or store.is_in_memory) and _decode_one(store, read, settings, may_block=may_block)
 
 
 def _copy_cached(state: EngineState, cache: ChunkCache, read: Read, since: float) -> bool:
@@ -109,24 +120,27 @@ def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float)
     return copies
 
 
-def _decode_one(store: BlockingStore, read: Read, settings: Settings) -> bool:
+def _decode_one(store: BlockingStore, read: Read, settings: Settings, *, may_block: bool) -> bool:
     layout: ArrayLayout = read.layout
     if layout.shard is not None or layout.single is None or chunk_count_bound(layout.axes, read.maps) != 1:
         return False
     pipeline = layout.single.pipeline
-    max_bytes = pipeline.max_stored_size
-    if pipeline.spec.nbytes > MAX_DECODED_BYTES or pipeline.spec.is_variable or max_bytes is None:
+    max_bytes, most = pipeline.max_stored_size, MAX_BLOCKING_BYTES if may_block else MAX_DECODED_BYTES
+    if pipeline.spec.nbytes > most or pipeline.spec.is_variable or max_bytes is None:
         return False
     part = next(iter(read.parts))
     try:
         # A longer value would hold the caller's loop up before its codecs refuse it.
-        data = store.read_now(read.prefix + layout.key_of(part), max_bytes=max_bytes)
+        bound = {"max_bytes": max_bytes} if store.has_bounded_reads else {}
+        data = store.read_now(read.prefix + layout.key_of(part), **bound)
         if data is None:
             if settings.missing != "fill":
                 return False
             part.fill(read.out, layout.spec.fill_value)
         else:
-            part.scatter(read.out, part.gather(pipeline.decode(data)))
-    except AiozarrError:
+            thread_decoder(pipeline).decode(data, read.out, part)
+    except AiozarrError as error:
+        if may_block and isinstance(error, StoreError) and error.retryable:
+            raise
         return False  # The ordinary read repeats, and says what is wrong.
     return True

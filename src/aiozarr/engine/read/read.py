@@ -13,8 +13,6 @@ from aiozarr.engine.plan.projections import parts_of
 from aiozarr.engine.request.in_flight import InternedKey
 from aiozarr.grid.projection import SizedSelections
 from aiozarr.grid.transform import DimensionMap
-from aiozarr.settings import Settings
-from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -65,8 +63,3 @@ class Read:
     def parts(self) -> SizedSelections:
         """The stored objects that the read touches. If the maps are expensive, a worker computes this first."""
         return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
-
-
-def may_read_immediately(store: Store, settings: Settings) -> bool:
-    """Return whether chunks of `store` can be in memory at all."""
-    return settings.chunk_cache_bytes > 0 or (isinstance(store, BlockingStore) and store.is_in_memory)

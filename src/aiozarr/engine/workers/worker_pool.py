@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Generic, TypeVar
 
-from aiozarr.common.concurrency import retrieve_error, wait_uncancelled
+from aiozarr.common.concurrency import wait_uncancelled
 
 T = TypeVar("T")
 
@@ -62,6 +62,11 @@ class FairQueue(Generic[T]):
                 del self._items[key], self._order[0]
             return item
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no item waits. Any thread may ask."""
+        return self._available.empty()
+
     def stop_one(self) -> None:
         """Stop one of the waiting threads, after all present items have been taken."""
         self._available.put(False)
@@ -91,6 +96,11 @@ class WorkItem(ABC):
         self.weight = weight
         self.error: BaseException | None = None
         self.started = self.ended = 0.0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether `run` takes at most 0.1 ms and never waits: the loop may call it if no thread is busy."""
+        return False
 
     @abstractmethod
     def run(self) -> None:
@@ -139,6 +149,11 @@ class WorkerPool(ABC):
 
     threads: int
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether a thread waits for work and none is busy. Any thread may ask."""
+        return False
+
     @abstractmethod
     def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
         """Submit one item. The items of one turn of the loop form batches.
@@ -150,15 +165,29 @@ class WorkerPool(ABC):
     def submit_batch(self, batch: Sequence[WorkItem]) -> None:
         """Submit items that one thread runs, one after the other."""
 
+    def submit_from(self, loop: asyncio.AbstractEventLoop, work: WorkItem) -> None:
+        """Submit an item from the thread of `loop`, on which `completed` is called."""
+        self.submit(work)
+
     @abstractmethod
     def flush(self) -> None:
         """Send the submitted items to the threads now, without waiting for the end of the loop's turn."""
 
     async def call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> T:
-        """Run `function` in a worker and return its result. A cancellation waits for the function to return."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        """Run `function` in a worker and return its result. A cancellation waits for the function to return.
+
+        The calling loop may be another one than that of the pool.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        end: asyncio.Future[None] | None = None
+        is_settled = False
 
         def settle(work: FunctionCall[T]) -> None:
+            nonlocal is_settled
+            is_settled = True
+            if end is not None:
+                end.set_result(None)
             if future.done():
                 return
             if work.error is not None:
@@ -166,14 +195,15 @@ class WorkerPool(ABC):
             else:
                 future.set_result(work.result)  # type: ignore[arg-type]  # run() has set it
 
-        self.submit(FunctionCall(function, settle, weight))
+        self.submit_from(loop, FunctionCall(function, settle, weight))
         try:
-            return await asyncio.shield(future)
+            return await future
         except asyncio.CancelledError:
             # The function may be writing to memory or to a file of the caller.
-            with contextlib.suppress(asyncio.CancelledError):
-                await wait_uncancelled(future)
-            retrieve_error(future)
+            if not is_settled:
+                end = loop.create_future()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await wait_uncancelled(end)
             raise
 
     @abstractmethod
@@ -187,7 +217,8 @@ class ThreadPool(WorkerPool):
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
         self.threads = threads or available_cores()
         self._loop = loop
-        self._queue: FairQueue[Sequence[WorkItem]] = FairQueue()
+        self._queue: FairQueue[tuple[Sequence[WorkItem], asyncio.AbstractEventLoop]] = FairQueue()
+        self._busy: set[int] = set()  # threads
         self._ready: dict[Hashable, list[WorkItem]] = {}
         self._started: list[threading.Thread] = []
 
@@ -204,10 +235,20 @@ class ThreadPool(WorkerPool):
     def submit_batch(self, batch: Sequence[WorkItem]) -> None:
         self._put(batch, None)
 
+    def submit_from(self, loop: asyncio.AbstractEventLoop, work: WorkItem) -> None:
+        if loop is self._loop:
+            self.submit(work)
+        else:
+            self._queue.put(([work], loop))
+
+    @property
+    def is_idle(self) -> bool:
+        return bool(self._started) and not self._busy and self._queue.is_empty
+
     def _put(self, batch: Sequence[WorkItem], queue_key: Hashable) -> None:
         if len(self._started) < self.threads:
             self._start()
-        self._queue.put(batch, queue_key)
+        self._queue.put((batch, self._loop), queue_key)
 
     def resize(self, threads: int) -> None:
         """Use at least this many threads from now on."""
@@ -220,6 +261,13 @@ class ThreadPool(WorkerPool):
 
     def flush(self) -> None:
         ready, self._ready = self._ready, {}
+        if len(ready) == 1 and self.is_idle:
+            (works,) = ready.values()
+            if len(works) == 1 and works[0].is_short:
+                # Two hand-overs would cost more than the work.
+                run_all(works)
+                complete_all(works)
+                return
         for queue_key, works in ready.items():
             for batch in cut_batches(works, self.threads):
                 self._put(batch, queue_key)
@@ -231,15 +279,20 @@ class ThreadPool(WorkerPool):
 
     def _serve(self) -> None:
         lower_priority()
-        while (batch := self._queue.get()) is not None:
+        ident = threading.get_ident()
+        while (entry := self._queue.get()) is not None:
+            batch, loop = entry
+            self._busy.add(ident)
             run_all(batch)
+            self._busy.discard(ident)
             try:
-                self._loop.call_soon_threadsafe(complete_all, batch)
+                loop.call_soon_threadsafe(complete_all, batch)
             except RuntimeError:
-                # The loop is closed: the process is ending.
-                return
+                if loop is self._loop:
+                    # The loop is closed: the process is ending.
+                    return
             # A waiting thread must not keep bytes and arrays alive.
-            del batch
+            del entry, batch, loop
 
 
 class InlinePool(WorkerPool):

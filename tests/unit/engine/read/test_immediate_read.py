@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aiozarr
+import aiozarr.sync
 from aiozarr.engine.read.immediate_read import MAX_CHUNKS
-from aiozarr.errors import CodecError, MissingChunkError
+from aiozarr.errors import CodecError, MissingChunkError, ThrottledError
 from aiozarr.hierarchy.view import View
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
@@ -182,15 +184,113 @@ async def test_a_cancelled_task_reads_no_more() -> None:
         await task
 
 
-async def test_a_subclass_with_its_own_reads_is_asked_by_a_worker(ordinary: list[View]) -> None:
-    class Slow(MemoryStore):
-        def fetch_now(self, key: str, range: Any = None, **keywords: Any) -> Any:
-            return super().fetch_now(key, range, **keywords)
+class Noted(MemoryStore):
+    """Notes the threads that read chunks. With reads of its own, it is no store in memory."""
 
-    array = await stored(Slow())
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.errors: list[Exception] = []
+
+    def fetch_now(self, key: str, range: Any = None, **keywords: Any) -> Any:
+        if not key.endswith(".json"):
+            self.threads.append(threading.current_thread().name)
+            if self.errors:
+                raise self.errors.pop()
+        return super().fetch_now(key, range, **keywords)
+
+
+async def noted(settings: Settings | None = None, **keywords: Any) -> tuple[Noted, aiozarr.Array]:
+    store = Noted()
+    array = await stored(store, settings, **keywords)
+    await array[:16]  # the workers have begun
+    store.threads.clear()
+    return store, array
+
+
+async def test_a_lone_chunk_of_a_blocking_store_is_read_by_a_worker_without_the_io_thread(ordinary: list[View]) -> None:
+    store, array = await noted()
+    ordinary.clear()
+    for selection in SELECTIONS[:2]:
+        assert np.array_equal(await array[selection], DATA[selection])
+    out = np.zeros((4, 3), "f4")
+    assert await array[1:5, 2:5].read(out) is out
+    assert np.array_equal(out, DATA[1:5, 2:5])
+    # Of these three, the second has several chunks.
+    assert len(ordinary) == 1
+    assert {name.rpartition("-")[0] for name in store.threads} == {"aiozarr-worker"}
+
+
+async def test_of_several_reads_at_once_one_is_alone(ordinary: list[View]) -> None:
+    _, array = await noted()
+    ordinary.clear()
+    found = await asyncio.gather(*[array[row, 3].read() for row in range(0, 64, 8)])
+    assert np.array_equal(found, DATA[::8, 3])
+    assert len(ordinary) == 7
+
+
+@pytest.mark.parametrize("settings", [Settings(timeout=60), Settings(on_event=lambda event: None)])
+async def test_a_lone_read_with_a_timeout_or_an_observer_is_done_by_the_io_thread(
+    settings: Settings, ordinary: list[View]
+) -> None:
+    _, array = await noted(settings)
     ordinary.clear()
     assert await array[3, 5] == DATA[3, 5]
     assert len(ordinary) == 1
+
+
+async def test_a_lone_read_of_a_busy_store_waits_before_the_ordinary_read(
+    monkeypatch: pytest.MonkeyPatch, ordinary: list[View]
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    store, array = await noted()
+    monkeypatch.setattr("aiozarr.engine.engine.asyncio.sleep", noted_sleep)
+    store.errors = [ThrottledError("busy", retry_after=7.5)]
+    ordinary.clear()
+    assert await array[3, 5] == DATA[3, 5]
+    assert (max(pauses), len(store.threads), len(ordinary)) == (7.5, 2, 1)
+
+
+async def test_a_cancelled_lone_read_ends_when_its_worker_does() -> None:
+    store, array = await noted()
+    begun, released = threading.Event(), threading.Event()
+
+    fetch_now = store.fetch_now
+
+    def held(key: str, range: Any = None, **keywords: Any) -> Any:
+        begun.set()
+        assert released.wait(60)
+        return fetch_now(key, range, **keywords)
+
+    store.fetch_now = held  # type: ignore[method-assign]
+    out = np.zeros((), "f4")
+    task = asyncio.create_task(array[3, 5].read(out))
+    await asyncio.to_thread(begun.wait, 60)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=0.05)
+    assert not done
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert out == DATA[3, 5]
+
+
+def test_a_lone_blocking_read_is_done_in_its_own_thread() -> None:
+    store = Noted()
+    array = aiozarr.sync.create_array(store, data=DATA, chunks=(8, 8))
+    assert np.array_equal(array[:16], DATA[:16])
+    store.threads.clear()
+    store.errors = [ThrottledError("busy")]
+    assert array[3, 5] == DATA[3, 5]
+    assert array[9, 5] == DATA[9, 5]
+    own = threading.current_thread().name
+    assert [name == own for name in store.threads] == [True, False, True]
 
 
 async def test_a_value_longer_than_the_codecs_make_is_refused_by_the_ordinary_read(ordinary: list[View]) -> None:
