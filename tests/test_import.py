@@ -21,13 +21,9 @@ aiozarr.codecs.core: chain codec codec_list configuration registry
 aiozarr.codecs.pipeline: codec_pipeline region_decoder
 aiozarr.codecs.serializers: bytes storage_type
 aiozarr.common: checks concurrency fork_safe formatting lazy_names
-aiozarr.engine: blocking_queue cache engine group_commit layout open_store operation plan private_thread progress
-    read request runtime scheduled_store state timing trio_calls turn_gate workers
-aiozarr.engine.cache: chunks sizes
-aiozarr.engine.plan: projections
-aiozarr.engine.read: array_read blocking_read read read_operation
-aiozarr.engine.request: call_request fetch_request in_flight
-aiozarr.engine.workers: decoder prefault worker_pool
+aiozarr.engine: array_read blocking_queue blocking_read caches call_requests decoder engine fetch_request
+    group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
+    scheduled_store state timing trio_calls worker_pool
 aiozarr.grid: axes axis_layout chunk_counting chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes call_batches indexer mutations node node_access open opening unread_values view
 aiozarr.hierarchy.mutations: change_log locks

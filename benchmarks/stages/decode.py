@@ -11,7 +11,7 @@ from functools import partial
 import aiozarr
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.workers.worker_pool import available_cores
+from aiozarr.engine.worker_pool import available_cores
 from aiozarr.settings import DEFAULT_SETTINGS
 from benchmarks.layouts import Layout, values
 from benchmarks.stages.figures import Figure, least

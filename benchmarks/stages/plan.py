@@ -6,9 +6,8 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.plan import plan_bounds
-from aiozarr.engine.plan.projections import inner_parts, keyed_projections, parts_of
+from aiozarr.engine.layout import ArrayLayout, inner_parts, keyed_projections, parts_of
+from aiozarr.engine.plan import plan_bounds
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.engine.read import shard_read
+from aiozarr.engine import shard_read
 from tests.support.remote_arrays import CHECKED, QUICK, RAW, RemoteArray, serve_array
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer

@@ -14,7 +14,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine import Engine, run
-from aiozarr.engine.request.in_flight import ChunkDelivery, DecodeChunks
+from aiozarr.engine.in_flight import ChunkDelivery, DecodeChunks
 from tests.support.leaks import assert_no_leaks, wait_for
 from tests.support.remote_arrays import QUICK, RemoteArray, serve_array
 from tests.support.servers import http_replies as spoil

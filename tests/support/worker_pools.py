@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aiozarr.engine import InlinePool
-from aiozarr.engine.workers.worker_pool import WorkItem
+from aiozarr.engine.worker_pool import WorkItem
 
 
 class HeldPool(InlinePool):

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
-from aiozarr.engine.request.fetch_request import ObjectRequest
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
+from aiozarr.engine.fetch_request import ObjectRequest
+from aiozarr.engine.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
 from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import LOCAL_GAP, MergeLimits
 from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry

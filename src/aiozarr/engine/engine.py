@@ -9,13 +9,11 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.common.concurrency import gather_all
+from aiozarr.common.concurrency import TurnGate, gather_all
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.operation import Operation
-from aiozarr.engine.progress import Progress
+from aiozarr.engine.operation import Operation, Progress
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.turn_gate import TurnGate
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
+from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
@@ -26,12 +24,12 @@ from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.plan.plan import Plan
-    from aiozarr.engine.read.read import Read
-    from aiozarr.engine.read.stream import BlockStream
+    from aiozarr.engine.array_read import BlockStream
+    from aiozarr.engine.object_write import ObjectWrite
+    from aiozarr.engine.plan import Plan
+    from aiozarr.engine.read import Read
     from aiozarr.engine.scheduled_store import ScheduledStore
-    from aiozarr.engine.write.object_write import ObjectWrite
-    from aiozarr.engine.write.write_operation import Write
+    from aiozarr.engine.write_operation import Write
 
 T = TypeVar("T")
 
@@ -118,7 +116,7 @@ class Engine:
             LimitError: as `read`.
             StoreError: with `may_block`, if the ordinary read may repeat the request after a pause.
         """
-        from aiozarr.engine.read.immediate_read import read_immediately
+        from aiozarr.engine.read import read_immediately
 
         read.layout.check_read(settings, read.maps)
         # The time of an idle loop of uvloop stands still.
@@ -154,8 +152,8 @@ class Engine:
         Raises:
             StoreError, CodecError, MissingChunkError, LimitError
         """
-        from aiozarr.engine.read.array_read import read_steps
-        from aiozarr.engine.read.read_operation import ReadOperation
+        from aiozarr.engine.array_read import read_steps
+        from aiozarr.engine.read_operation import ReadOperation
 
         for read in reads:
             read.layout.check_read(settings, read.maps)
@@ -191,7 +189,7 @@ class Engine:
         Raises:
             StoreError, CodecError, LimitError
         """
-        from aiozarr.engine.write.write_operation import WriteOperation
+        from aiozarr.engine.write_operation import WriteOperation
 
         for write in writes:
             write.layout.check_write(settings, write.maps)
@@ -216,7 +214,7 @@ class Engine:
         self, read: Read, *, settings: Settings, prefetch: int | None = None, report: Report | None = None
     ) -> BlockStream:
         """Return the blocks of a read as they are complete; `read.out` gives type and shape and is not filled."""
-        from aiozarr.engine.read.stream import BlockStream
+        from aiozarr.engine.array_read import BlockStream
 
         read.layout.check_read(settings, read.maps)
         self._prepare(settings)
@@ -224,7 +222,7 @@ class Engine:
 
     async def probe(self, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
         """Return exactly what `read` would fetch now; indexes and sizes are looked up for it."""
-        from aiozarr.engine.read.probe import probe
+        from aiozarr.engine.probe import probe
 
         read.layout.check_read(settings, read.maps)
         await self.sort([read])

@@ -1,17 +1,67 @@
-"""Group commit: partial writes of one stored object queue up, and the first of them commits those that wait.
-
-So an object that many tasks fill piece by piece is read and written a few times, not once per task. The members take
-turns by a lock of the object's key.
-"""
+"""Compare-and-swap: read, change and write under a precondition, and again if another writer came first."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, Self, TypeVar
 
-from aiozarr.common.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import random_jitter, wait_uncancelled
+from aiozarr.errors import PreconditionFailedError
+
+T = TypeVar("T")
+
+MAX_SWAPS = 100
+"""A writer gives up after this many attempts in which another writer of the object came first."""
+
+BASE_DELAY = 0.01
+MAX_DELAY = 0.1
+"""Seconds between attempts; the delay doubles, with full jitter."""
+
+
+async def compare_and_swap(
+    swap: Callable[[], Awaitable[T]], *, max_swaps: int = MAX_SWAPS, max_delay: float = MAX_DELAY
+) -> T:
+    """Await `swap()` until no other writer comes first.
+
+    Args:
+        swap: reads, changes and writes a state, on condition that it is unchanged.
+        max_swaps: the number of attempts, at least 1.
+        max_delay: the longest delay between two attempts, in seconds.
+
+    Raises:
+        PreconditionFailedError: other writers came first `max_swaps` times.
+    """
+    pauses = delays(max_swaps, max_delay)
+    for _ in range(1, max_swaps):
+        try:
+            return await swap()
+        except PreconditionFailedError:
+            pass
+        await asyncio.sleep(next(pauses))
+    return await swap()
+
+
+def compare_and_swap_blocking(swap: Callable[[], T]) -> T:
+    """As `compare_and_swap`, in the calling thread."""
+    pauses = delays(MAX_SWAPS, MAX_DELAY)
+    for _ in range(1, MAX_SWAPS):
+        try:
+            return swap()
+        except PreconditionFailedError:
+            pass
+        time.sleep(next(pauses))
+    return swap()
+
+
+def delays(max_swaps: int, max_delay: float, jitter: Callable[[], float] = random_jitter) -> Iterator[float]:
+    """Iterate over the seconds to wait after each attempt but the last. `jitter` returns a number in [0, 1)."""
+    step = BASE_DELAY
+    for _ in range(1, max_swaps):
+        yield jitter() * min(step, max_delay)
+        step = min(2 * step, max_delay)
 
 
 class KeyLocks:
@@ -51,7 +101,7 @@ class MergeableChange(Protocol):
         ...
 
 
-T = TypeVar("T", bound=MergeableChange)
+C = TypeVar("C", bound=MergeableChange)
 
 
 MAX_GROUP_COMMITS = 5
@@ -61,7 +111,7 @@ Without the limit, N changes against a store that fails would encode each other'
 """
 
 
-class _Member(Generic[T]):
+class _Member(Generic[C]):
     """A change that waits for its commit.
 
     Attributes:
@@ -72,14 +122,14 @@ class _Member(Generic[T]):
 
     __slots__ = ("attempts", "change", "in_progress", "is_committed")
 
-    def __init__(self, change: T) -> None:
+    def __init__(self, change: C) -> None:
         self.change = change
         self.in_progress: asyncio.Future[None] | None = None
         self.is_committed = False
         self.attempts = 0
 
 
-class GroupCommit(Generic[T]):
+class GroupCommit(Generic[C]):
     """The changes that wait, by object. Lives on one loop.
 
     Args:
@@ -88,14 +138,14 @@ class GroupCommit(Generic[T]):
 
     def __init__(self, locks: KeyLocks) -> None:
         self._locks = locks
-        self._waiting: dict[Hashable, list[_Member[T]]] = {}
+        self._waiting: dict[Hashable, list[_Member[C]]] = {}
 
     @property
     def is_idle(self) -> bool:
         """True if no change waits."""
         return not self._waiting
 
-    async def commit(self, key: Hashable, change: T, write: Callable[[Sequence[T]], Awaitable[Collection[T]]]) -> None:
+    async def commit(self, key: Hashable, change: C, write: Callable[[Sequence[C]], Awaitable[Collection[C]]]) -> None:
         """Commit `change` to the object `key`, in the commit of another change or in one of its own.
 
         A change that the commit of another one leaves out, or whose commit fails, waits on. If this task is cancelled
@@ -125,7 +175,7 @@ class GroupCommit(Generic[T]):
                 del self._waiting[key]
 
     async def _lead(
-        self, leader: _Member[T], waiting: list[_Member[T]], write: Callable[[Sequence[T]], Awaitable[Collection[T]]]
+        self, leader: _Member[C], waiting: list[_Member[C]], write: Callable[[Sequence[C]], Awaitable[Collection[C]]]
     ) -> None:
         group = [
             member
@@ -136,7 +186,7 @@ class GroupCommit(Generic[T]):
             waiting.remove(member)
             member.attempts += 1
             member.in_progress = asyncio.get_running_loop().create_future()
-        committed: Collection[T] = ()
+        committed: Collection[C] = ()
         try:
             committed = await write([member.change for member in group])
         finally:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiozarr.common.concurrency import for_each, gather_all
-from aiozarr.engine.cache.sizes import SizeCache
-from aiozarr.engine.plan.multipart_plan import split_range
+from aiozarr.engine.caches import SizeCache
+from aiozarr.engine.multipart_plan import split_range
 from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
 from aiozarr.memory import empty_bytes
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version

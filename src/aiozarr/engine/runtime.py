@@ -29,7 +29,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.read.read import Read
+    from aiozarr.engine.read import Read
 
 T = TypeVar("T")
 SmallRead: TypeAlias = "tuple[Read, Callable[[], T]]"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiozarr.engine.request.call_request import CallRequest
-from aiozarr.engine.request.fetch_request import is_missing_status
+from aiozarr.engine.call_requests import CallRequest
+from aiozarr.engine.fetch_request import is_missing_status
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, ShortReadError, StoreError, UnsupportedOperationError
@@ -346,7 +346,7 @@ class ScheduledStore:
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes one level below it."""
-        from aiozarr.engine.listing import PageRequests
+        from aiozarr.engine.call_requests import PageRequests
 
         # Its requests take the place of this one in the budget.
         pages = PageRequests(self._queue, self._policy, self.settings, has_slot=True)
@@ -358,7 +358,7 @@ class ScheduledStore:
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
         """
-        from aiozarr.engine.listing import PageRequests, list_objects
+        from aiozarr.engine.call_requests import PageRequests, list_objects
 
         store, sizes = self.store, self._state.sizes
         pages = PageRequests(self._queue, self._policy, self.settings)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.blocking_queue import BlockingQueue
-from aiozarr.engine.cache.sizes import SizeCache
+from aiozarr.engine.caches import SizeCache
 from aiozarr.engine.group_commit import KeyLocks
-from aiozarr.engine.workers.worker_pool import WorkerPool
+from aiozarr.engine.worker_pool import WorkerPool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.schedule.requests import RequestQueue
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.cache.chunks import ChunkCaches
-    from aiozarr.engine.request.coalescer import RangeCoalescer
-    from aiozarr.engine.request.in_flight import ChunksInFlight
-    from aiozarr.engine.request.shard_index import ShardIndexes
+    from aiozarr.engine.caches import ChunkCaches
+    from aiozarr.engine.chunk_request import RangeCoalescer
+    from aiozarr.engine.in_flight import ChunksInFlight
+    from aiozarr.engine.shard_index import ShardIndexes
     from aiozarr.schedule.executor import RequestQueues
 
 
@@ -69,28 +69,28 @@ class EngineState:
     @fork_safe_cached_property
     def in_flight(self) -> ChunksInFlight:
         """Chunks that are being fetched."""
-        from aiozarr.engine.request.in_flight import ChunksInFlight
+        from aiozarr.engine.in_flight import ChunksInFlight
 
         return ChunksInFlight()
 
     @fork_safe_cached_property
     def indexes(self) -> ShardIndexes:
         """Shard indexes, cached or in flight."""
-        from aiozarr.engine.request.shard_index import ShardIndexes
+        from aiozarr.engine.shard_index import ShardIndexes
 
         return ShardIndexes(self.sizes)
 
     @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
         """Decoded chunks, if settings have a cache. Immediate reads look into them from other threads."""
-        from aiozarr.engine.cache.chunks import ChunkCaches
+        from aiozarr.engine.caches import ChunkCaches
 
         return ChunkCaches()
 
     @fork_safe_cached_property
     def coalescer(self) -> RangeCoalescer:
         """Ranges that wait for the end of this turn of the loop, to be merged into requests."""
-        from aiozarr.engine.request.coalescer import RangeCoalescer
+        from aiozarr.engine.chunk_request import RangeCoalescer
 
         return RangeCoalescer(self.stores_without_versions)
 

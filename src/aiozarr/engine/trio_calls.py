@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from aiozarr.common.concurrency import read_gate
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.private_thread import Callback, CrossThreadCall, IOThread, limited
-from aiozarr.engine.turn_gate import read_gate
 
 T = TypeVar("T")
 

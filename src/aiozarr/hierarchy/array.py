@@ -632,7 +632,7 @@ def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> N
     Not in the midst of a read: the child of a fork would wait forever for an import that another thread has begun.
     """
     if options.mode != "r":
-        import aiozarr.engine.write.write_operation
+        import aiozarr.engine.write_operation
         import aiozarr.hierarchy.casting
         import aiozarr.schedule.executor
     is_whole = layout.shard is None and layout.largest.pipeline.raw is None
@@ -640,9 +640,9 @@ def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> N
     if not is_simple or layout.spec.nbytes > SMALL_CHUNK_BYTES:
         import numcodecs  # noqa: F401
     if not is_simple:
-        import aiozarr.engine.read.shard_read
-        import aiozarr.engine.request.coalescer
-        import aiozarr.engine.request.shard_index
+        import aiozarr.engine.chunk_request
+        import aiozarr.engine.shard_index
+        import aiozarr.engine.shard_read
         import aiozarr.grid.byte_runs
     if layout.inner_count != 1:
         import aiozarr.grid.adjacent_chunks  # noqa: F401

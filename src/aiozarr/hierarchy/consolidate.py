@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from aiozarr.engine.compare_and_swap import compare_and_swap
+from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.engine.open_store import Target
 from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.members import check_listable, read_nodes_below, walk_levels

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TypeAlias
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
-from aiozarr.engine.compare_and_swap import compare_and_swap
+from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.hierarchy.consolidate import find_format_below
 from aiozarr.hierarchy.members import check_listable, read_nodes_below
 from aiozarr.hierarchy.mutations.consolidated_update import (

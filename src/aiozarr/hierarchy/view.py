@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 import numpy as np
 
 # The engine itself would import it on the I/O thread, whose loop would wait.
-import aiozarr.engine.read.array_read  # noqa: F401
+import aiozarr.engine.array_read  # noqa: F401
 from aiozarr.common.formatting import printable
 from aiozarr.engine import (
     ArrayLayout,
@@ -24,7 +24,7 @@ from aiozarr.engine import (
     read_small_blocking,
     run,
 )
-from aiozarr.engine.read.read import MAX_OUT_BYTES
+from aiozarr.engine.read import MAX_OUT_BYTES
 from aiozarr.errors import SelectionError
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from aiozarr.engine import BlockStream, Plan
-    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.engine.operation import ProgressLike
     from aiozarr.grid.fields import FieldNames, Fields
     from aiozarr.hierarchy.array import Array
     from aiozarr.hierarchy.number_casts import Casting
@@ -197,7 +197,7 @@ class View(UnreadValues):
             if progress is None:
                 await self._fill(read)
             else:
-                from aiozarr.engine.progress import shown_progress
+                from aiozarr.engine.operation import shown_progress
 
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
                     await self._fill(read, bind_callback(shown))
@@ -233,7 +233,7 @@ class View(UnreadValues):
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         from aiozarr.engine import Write
-        from aiozarr.engine.progress import shown_progress
+        from aiozarr.engine.operation import shown_progress
         from aiozarr.hierarchy.casting import broadcast_values
 
         self._array._check_writeable()
@@ -456,7 +456,8 @@ class View(UnreadValues):
         return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
-        from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds, split_limit
+        from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
+        from aiozarr.engine.multipart_plan import split_limit
 
         plan, store = NO_READ, self._array._chunk_store
         if self.size:

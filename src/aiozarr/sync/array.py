@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from aiozarr.engine import Plan
-    from aiozarr.engine.progress import ProgressLike
+    from aiozarr.engine.operation import ProgressLike
     from aiozarr.grid.advanced import ArraySelection
     from aiozarr.hierarchy.number_casts import Casting
     from aiozarr.stores.transformer import StorageTransformer

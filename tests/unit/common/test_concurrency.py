@@ -24,7 +24,7 @@ from aiozarr.common.concurrency import (
     random_jitter,
     wait_uncancelled,
 )
-from aiozarr.engine.compare_and_swap import delays
+from aiozarr.engine.group_commit import delays
 from aiozarr.errors import StoreError
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 

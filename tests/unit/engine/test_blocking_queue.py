@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from aiozarr.engine.blocking_queue import BATCHES_PER_THREAD, BlockingQueue
-from aiozarr.engine.workers.worker_pool import InlinePool, WorkItem
+from aiozarr.engine.worker_pool import InlinePool, WorkItem
 from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 

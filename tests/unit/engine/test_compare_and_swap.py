@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiozarr.engine.compare_and_swap import (
+from aiozarr.engine.group_commit import (
     BASE_DELAY,
     MAX_DELAY,
     MAX_SWAPS,

@@ -12,9 +12,9 @@ import pytest
 
 from aiozarr.codecs import ShardLayout
 from aiozarr.engine import Engine
+from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.engine import MAX_STARTS_PER_TURN
-from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
+from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from tests.support.engine_samples import SETTINGS, sample
 

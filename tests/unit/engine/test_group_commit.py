@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.engine import group_commit
+from aiozarr.engine.encoder import ObjectEncoder
 from aiozarr.engine.group_commit import KeyLocks
-from aiozarr.engine.write import object_encoder
 from aiozarr.errors import PermissionDeniedError, StoreError
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Action, Call, Delay, LoseResponse, on_operation
@@ -84,8 +84,8 @@ async def test_if_every_commit_fails_each_task_encodes_for_few_others(
 
         return call
 
-    for name in ("encode_chunk", "encode_inner"):
-        monkeypatch.setattr(object_encoder, name, counted(getattr(object_encoder, name)))
+    for name in ("encode_chunk", "encode_inner_chunks"):
+        monkeypatch.setattr(ObjectEncoder, name, counted(getattr(ObjectEncoder, name)))
 
     array, store, writer = await sample((TASKS, 4), (TASKS, 4), inner=inner, latency=1.0)
     encoded = 0

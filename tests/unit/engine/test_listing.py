@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 import pytest
 
 import aiozarr
-from aiozarr.engine.listing import PageRequests, StartedListing, list_objects
+from aiozarr.engine.call_requests import PageRequests, StartedListing, list_objects
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Supports, Value
 from aiozarr.schedule.executor import RequestExecutor

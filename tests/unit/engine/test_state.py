@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from aiozarr.engine.state import EngineState, NotedStores
-from aiozarr.engine.workers.worker_pool import InlinePool
+from aiozarr.engine.worker_pool import InlinePool
 from aiozarr.errors import UnsafeWriteWarning
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore

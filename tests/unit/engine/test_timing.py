@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiozarr.engine import blocking_read, scheduled_store, timing
 from aiozarr.engine import engine as engines
-from aiozarr.engine import scheduled_store, timing
 from aiozarr.engine.blocking_queue import BlockingQueue
-from aiozarr.engine.read import blocking_read
 from aiozarr.errors import StoreError
 from aiozarr.schedule.events import Event, Report
 from aiozarr.schedule.executor import RequestExecutor

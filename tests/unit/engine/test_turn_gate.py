@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import aiozarr
-from aiozarr.engine.turn_gate import MAX_IMMEDIATE_READS_PER_TURN, TurnGate, read_gate
+from aiozarr.common.concurrency import MAX_IMMEDIATE_READS_PER_TURN, TurnGate, read_gate
 
 
 async def _turns(gate: TurnGate, callers: int) -> list[list[int]]:

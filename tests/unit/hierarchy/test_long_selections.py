@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.engine.read.shard_read import ShardRead
+from aiozarr.engine.shard_read import ShardRead
 from aiozarr.grid import index_groups
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.stores import MemoryStore, Store

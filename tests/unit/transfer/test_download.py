@@ -17,7 +17,7 @@ from typing_extensions import Buffer
 
 import aiozarr
 from aiozarr.engine import Engine
-from aiozarr.engine.copy import file_target
+from aiozarr.engine.copy import local_files
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
 from aiozarr.stores.local.atomic_write import NewFile
 from aiozarr.transfer import Verify, journal
@@ -49,8 +49,8 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_all_bytes_arrive_with_one_request_for_each_small_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_target, "PIECE_BYTES", 30_011)  # parts come in pieces
-    monkeypatch.setattr(file_target, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 30_011)  # parts come in pieces
+    monkeypatch.setattr(local_files, "MAX_WRITE_SECONDS", -1.0)  # and workers write most of them
     monkeypatch.setattr(journal, "MIN_WRITE_SECONDS", math.inf)  # a slow copy would write batches of its journal
     with served() as server:
         options = await fill(server)
@@ -172,7 +172,7 @@ async def test_a_cancelled_download_leaves_whole_objects_and_no_temporary_files(
 async def test_a_part_whose_connection_is_lost_is_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_target, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 10_000)
     lost: list[str] = []
 
     def script(request: Request, reply: Reply) -> Reply:
@@ -215,8 +215,8 @@ async def test_a_piece_that_cannot_be_written_is_an_error_and_leaves_no_temporar
         write(self, start, data)
 
     monkeypatch.setattr(NewFile, "write", fail_late)
-    monkeypatch.setattr(file_target, "PIECE_BYTES", 30_011)
-    monkeypatch.setattr(file_target, "MAX_WRITE_SECONDS", -1.0 if slow else 3600.0)
+    monkeypatch.setattr(local_files, "PIECE_BYTES", 30_011)
+    monkeypatch.setattr(local_files, "MAX_WRITE_SECONDS", -1.0 if slow else 3600.0)
     with served() as server:
         options = await fill(server)
         report = await aiozarr.copy(

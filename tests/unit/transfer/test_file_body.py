@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.engine.copy import file_body
+from aiozarr.engine.copy import local_files
 from aiozarr.engine.copy.copy_route import MAX_UPLOADED_BYTES
-from aiozarr.engine.copy.file_body import open_body
+from aiozarr.engine.copy.local_files import open_body
 from aiozarr.errors import ChangedError, StoreError
 from aiozarr.stores import LocalStore, ObjectStore
 from aiozarr.stores.local.stored_file import StoredFile
@@ -87,7 +87,7 @@ async def test_large_files_are_sent_once_from_little_memory(
         threads.add(threading.current_thread().name)
 
     on_read(monkeypatch, look)
-    monkeypatch.setattr(file_body, "MAX_READ_SECONDS", -1.0 if slow else 3600.0)
+    monkeypatch.setattr(local_files, "MAX_READ_SECONDS", -1.0 if slow else 3600.0)
     with served(tls=authority().server() if secure else None) as server:
         report = await aiozarr.copy(fill(tmp_path), "s3://bkt/x", destination_options=options(server))
         assert stored(server) == TREE

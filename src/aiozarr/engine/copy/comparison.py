@@ -1,9 +1,9 @@
-"""Compares objects: their versions, the checksums in ETags, their bytes; and a fetched object with its entry."""
+"""The verification of a copied object: its modes, and the comparison of sizes, checksums and bytes."""
 
 from __future__ import annotations
 
 from hashlib import md5
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.scheduled_store import ScheduledStore
@@ -13,6 +13,9 @@ from aiozarr.stores import byte_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+Verify: TypeAlias = Literal["size", "checksum"] | None
+"""How a stored object is checked, as of `aiozarr.copy`."""
 
 COMPARED_BYTES = 256 << 10
 """Bytes that are compared at once: they are copied for it, into a processor's cache."""

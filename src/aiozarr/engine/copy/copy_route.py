@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from aiozarr.engine.copy.verify import Verify
+from aiozarr.engine.copy.comparison import Verify
 from aiozarr.model import Entry
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore, Store

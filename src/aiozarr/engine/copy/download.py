@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.copy.comparison import is_replaced
-from aiozarr.engine.copy.verify import Verify
-from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES, store_now
+from aiozarr.engine.copy.comparison import Verify, is_replaced
+from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, store_now
 from aiozarr.engine.engine import Engine
+from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.request.fetch_request import FetchRequest, ResponseHandler
-from aiozarr.engine.workers.worker_pool import WorkItem
+from aiozarr.engine.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
 from aiozarr.model import Entry
 from aiozarr.schedule.events import Report, Totals

@@ -19,9 +19,7 @@ from aiozarr.engine.copy.comparison import (
     size_of,
 )
 from aiozarr.engine.copy.copy_route import CopyFacts, CopyPolicy, CopyRoute, copy_route
-from aiozarr.engine.copy.file_body import FileBody, open_body
-from aiozarr.engine.copy.file_target import new_file
-from aiozarr.engine.copy.worker_writes import FILE_WORK_BYTES, store_now
+from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, FileBody, new_file, open_body, store_now
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import (
     ChangedError,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
-from aiozarr.engine.compare_and_swap import compare_and_swap
+from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.errors import (
     LimitError,
     MetadataError,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
-from aiozarr.engine.compare_and_swap import compare_and_swap
+from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
 from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.mutations.context import (

@@ -13,7 +13,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine import Engine
-from aiozarr.engine.cache.chunks import ENTRY_BYTES, MAX_CACHES, ChunkCache, ChunkCaches
+from aiozarr.engine.caches import ENTRY_BYTES, MAX_CACHES, ChunkCache, ChunkCaches
 from aiozarr.errors import CodecError, MissingChunkError
 from aiozarr.model import Supports
 from aiozarr.schedule.events import Report

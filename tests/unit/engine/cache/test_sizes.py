@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aiozarr.engine.cache.sizes import SizeCache
+from aiozarr.engine.caches import SizeCache
 from aiozarr.model import Version
 from aiozarr.testing.fakes import FakeStore
 

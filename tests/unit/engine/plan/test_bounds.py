@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.plan.bounds import MergeLimitBounds, may_be_whole, most_ranges
-from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
+from aiozarr.engine.partial_plan import PartialChunkPlanner
+from aiozarr.engine.plan import MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
 from aiozarr.grid.transform import IndexTransform

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
-from aiozarr.engine.plan.partial_plan import MIN_REQUEST_COST, PartialChunkPlanner, Ranges, whole_bound, whole_request
+from aiozarr.engine.partial_plan import MIN_REQUEST_COST, PartialChunkPlanner, Ranges, whole_bound, whole_request
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
 from aiozarr.grid.transform import IndexTransform

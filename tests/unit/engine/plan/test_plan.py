@@ -11,7 +11,7 @@ import pytest
 
 import aiozarr
 from aiozarr.engine import Plan
-from aiozarr.engine.plan.plan import ROWS, PlanRow, table
+from aiozarr.engine.plan import ROWS, PlanRow, table
 from aiozarr.grid.projection import Projection
 from aiozarr.model import Range
 from aiozarr.stores import MemoryStore

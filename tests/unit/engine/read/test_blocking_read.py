@@ -12,9 +12,8 @@ import pytest
 from typing_extensions import Buffer
 
 import aiozarr
-from aiozarr.engine import Engine
-from aiozarr.engine.read import blocking_read
-from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder
+from aiozarr.engine import Engine, blocking_read
+from aiozarr.engine.decoder import BatchOutput, ChunkDecoder
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import ByteRange, Value, Version
 from aiozarr.schedule.events import Event, Report

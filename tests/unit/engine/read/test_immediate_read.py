@@ -11,7 +11,7 @@ import pytest
 
 import aiozarr
 import aiozarr.sync
-from aiozarr.engine.read.immediate_read import MAX_CHUNKS
+from aiozarr.engine.read import MAX_CHUNKS
 from aiozarr.errors import CodecError, MissingChunkError, ThrottledError
 from aiozarr.hierarchy.view import View
 from aiozarr.settings import Settings

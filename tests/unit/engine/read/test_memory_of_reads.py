@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from aiozarr.engine.read.partial_chunk import read_ranges
+from aiozarr.engine.partial_chunk import read_ranges
 from aiozarr.errors import CodecError
 from aiozarr.model import Value, Version
 from aiozarr.testing.virtual_time import run_virtual

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiozarr.engine import Engine, Read, plan_bounds
-from aiozarr.engine.plan.bounds import MergeLimitBounds
+from aiozarr.engine.plan import MergeLimitBounds
 from aiozarr.errors import CodecError, MissingChunkError
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.transform import IndexTransform

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aiozarr.engine.read import shard_read
+from aiozarr.engine import shard_read
 from aiozarr.errors import (
     ChangedError,
 )

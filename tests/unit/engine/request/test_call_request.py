@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from aiozarr.engine.request.call_request import CallRequest, SingleRequestSource
+from aiozarr.engine.call_requests import CallRequest, SingleRequestSource
 from aiozarr.errors import StoreError
 from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.retry import RetryPolicy

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from aiozarr.engine import Engine
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery, DecodeChunks
-from aiozarr.engine.workers.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkDecoder
+from aiozarr.engine.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkDecoder
+from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, DecodeChunks
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Range

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from aiozarr.engine import Engine, InlinePool
-from aiozarr.engine.workers.worker_pool import WorkItem, complete_all, run_captured
+from aiozarr.engine.worker_pool import WorkItem, complete_all, run_captured
 from aiozarr.model import Range
 from aiozarr.schedule.events import Event, RequestEvent
 from aiozarr.testing.virtual_time import in_virtual_time

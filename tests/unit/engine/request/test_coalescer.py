@@ -10,10 +10,10 @@ import numpy as np
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine import InlinePool
+from aiozarr.engine.chunk_request import RangeCoalescer
+from aiozarr.engine.fetch_request import FetchRequest
+from aiozarr.engine.in_flight import ChunkBatch, ChunksInFlight, Subscription
 from aiozarr.engine.operation import MAX_PENDING_RANGES, Operation
-from aiozarr.engine.request.coalescer import RangeCoalescer
-from aiozarr.engine.request.fetch_request import FetchRequest
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunksInFlight, Subscription
 from aiozarr.engine.state import NotedStores
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits

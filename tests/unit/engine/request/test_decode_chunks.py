@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.request import in_flight
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery, ChunksInFlight, DecodeChunks, Subscription
-from aiozarr.engine.workers.decoder import BatchOutput, ChunkDecoder, kept_copy
-from aiozarr.engine.workers.worker_pool import complete_all, run_all
+from aiozarr.engine import in_flight
+from aiozarr.engine.decoder import BatchOutput, ChunkDecoder, kept_copy
+from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, ChunksInFlight, DecodeChunks, Subscription
+from aiozarr.engine.worker_pool import complete_all, run_all
 from aiozarr.errors import CodecError
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.projection import Projection

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.request.in_flight import (
+from aiozarr.engine.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkBatch,
     ChunkDelivery,

@@ -13,9 +13,8 @@ import pytest
 
 import aiozarr
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine import Engine
-from aiozarr.engine.request import in_flight
-from aiozarr.engine.request.in_flight import ChunkDelivery, DecodeChunks
+from aiozarr.engine import Engine, in_flight
+from aiozarr.engine.in_flight import ChunkDelivery, DecodeChunks
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError
 from aiozarr.model import Range
 from aiozarr.schedule.events import Event, Report

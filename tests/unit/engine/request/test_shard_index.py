@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.engine import Engine
-from aiozarr.engine.request.shard_index import IndexCache, IndexEntry
+from aiozarr.engine.shard_index import IndexCache, IndexEntry
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError
 from aiozarr.model import Range, Suffix, Value, Version
 from aiozarr.schedule.events import Report

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.workers import decoder
-from aiozarr.engine.workers.decoder import thread_decoder
+from aiozarr.engine import decoder
+from aiozarr.engine.decoder import thread_decoder
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project

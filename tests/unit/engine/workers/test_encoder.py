@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr import sync
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.workers.encoder import MAX_BLOCK_BYTES, encode_chunk, thread_encoder
+from aiozarr.engine.encoder import MAX_BLOCK_BYTES, encode_chunk, thread_encoder
 from aiozarr.grid.axes import RegularAxis
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided

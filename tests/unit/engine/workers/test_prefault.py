@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from aiozarr.engine.workers import prefault
-from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter
-from aiozarr.engine.workers.worker_pool import WorkerPool, WorkItem, complete_all, run_all
+from aiozarr.engine import prefault
+from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter
+from aiozarr.engine.worker_pool import WorkerPool, WorkItem, complete_all, run_all
 from aiozarr.memory import PIECE_BYTES
 
 

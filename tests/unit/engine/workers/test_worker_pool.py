@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiozarr.engine.workers.worker_pool import (
+from aiozarr.engine.worker_pool import (
     BATCH_BYTES,
     MIN_BATCH_BYTES,
     FairQueue,

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import aiozarr.engine.encoder as encoder_module
 from aiozarr.engine import Write
+from aiozarr.engine.encoder import ChangedShard, ObjectEncoder, assemble_shard
 from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.workers.encoder import ChangedShard, assemble_shard
-from aiozarr.engine.write import object_encoder
-from aiozarr.engine.write.object_encoder import ObjectEncoder
 from aiozarr.errors import CodecError
 from aiozarr.grid.advanced import select_pointwise
 from aiozarr.grid.projection import ChunkSelection
@@ -82,11 +81,11 @@ def test_a_chunk_of_a_wrong_checksum_is_not_taken_for_a_cropped_one() -> None:
         encode(encoder, part, bytes(20))
 
 
-@pytest.mark.parametrize(("group_bytes", "calls"), [(object_encoder.INNER_GROUP_BYTES, 1), (32, 4), (1, 8)])
+@pytest.mark.parametrize(("group_bytes", "calls"), [(encoder_module.INNER_GROUP_BYTES, 1), (32, 4), (1, 8)])
 async def test_inner_chunks_are_encoded_in_groups(
     group_bytes: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_encoder, "INNER_GROUP_BYTES", group_bytes)
+    monkeypatch.setattr(encoder_module, "INNER_GROUP_BYTES", group_bytes)
     layout = layout_of((32,), (32,), inner=(4,))
     (part,) = chunks_of(layout, ...)
     whole, values = layout.object_of(part), np.arange(1, 33, dtype="<i4")

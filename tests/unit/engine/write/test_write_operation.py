@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from aiozarr.engine import Progress
-from aiozarr.engine.workers.encoder import encode_chunk
-from aiozarr.engine.write import object_encoder
+from aiozarr.engine import Progress, encoder
+from aiozarr.engine.encoder import encode_chunk
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
 from aiozarr.schedule.events import Event, Report
@@ -213,7 +212,7 @@ async def test_chunks_of_the_fill_value_in_a_batch_are_erased_and_looked_at_once
         encoded.append(arguments)
         return encode_chunk(*arguments, **options)
 
-    monkeypatch.setattr(object_encoder, "encode_chunk", counted)
+    monkeypatch.setattr(encoder, "encode_chunk", counted)
     await worker.write([array.write(values)], settings=SETTINGS)
     assert len(encoded) == len(KEYS)
     assert store.together == [KEYS[:4] + KEYS[6:]]

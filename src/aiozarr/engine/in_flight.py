@@ -24,10 +24,8 @@ from weakref import WeakValueDictionary
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.cache.chunks import ChunkCache
-from aiozarr.engine.operation import Operation
-from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest, ResponseHandler
-from aiozarr.engine.workers.decoder import (
+from aiozarr.engine.caches import ChunkCache
+from aiozarr.engine.decoder import (
     ChunkDecoder,
     ChunkOutput,
     EncodedChunks,
@@ -38,7 +36,9 @@ from aiozarr.engine.workers.decoder import (
     kept_copy,
     thread_decoder,
 )
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES, WorkItem, run_captured
+from aiozarr.engine.fetch_request import FetchRequest, ObjectRequest, ResponseHandler
+from aiozarr.engine.operation import Operation
+from aiozarr.engine.worker_pool import BATCH_BYTES, WorkItem, run_captured
 from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range, Value

@@ -1,4 +1,4 @@
-"""Reads a few chunks without the I/O thread: cached chunks, or one chunk of a blocking store.
+"""A read: elements of one array, and their output. A small one may do without the I/O thread.
 
 A call to the I/O thread and back takes 60 to 150 µs, in which two threads wait for the interpreter's lock. To copy a
 few cached chunks, or to read and decode a small chunk, takes less. The caller's thread does it, or a worker if the
@@ -7,23 +7,74 @@ store's calls block. Everything else, and every error, is left to the ordinary r
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs.pipeline.shard_layout import EMPTY
-from aiozarr.engine.cache.chunks import ChunkCache
-from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.projections import inner_parts
-from aiozarr.engine.read.read import MAX_OUT_BYTES, Read
-from aiozarr.engine.request.in_flight import InternedKey
+from aiozarr.common.fork_safe import fork_safe_cached_property
+from aiozarr.engine.caches import ChunkCache
+from aiozarr.engine.decoder import thread_decoder
+from aiozarr.engine.in_flight import InternedKey
+from aiozarr.engine.layout import ArrayLayout, inner_parts, parts_of
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import thread_decoder
 from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.grid.chunk_counting import chunk_count_bound
-from aiozarr.grid.projection import ChunkSelection
+from aiozarr.grid.projection import ChunkSelection, SizedSelections
+from aiozarr.grid.transform import DimensionMap
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
+from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.listed_chunks import ListedChunks
+    from aiozarr.grid.fields import Fields
+
+MAX_OUT_BYTES = 256 << 10
+"""Elements of an immediate read: copying them takes at most 0.1 ms, in which the caller's loop does nothing else."""
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Elements of one array and where they go.
+
+    Attributes:
+        prefix: the array's keys begin with it; `""` or ending with `/`.
+        maps: the elements, one map per dimension of the array, and of `fields` behind them.
+        out: an array of the core shape: `core_shape_of` the maps.
+        fields: the part of each element that is wanted; None for all of it.
+        fresh: the contiguous array behind `out` if it is new: its memory has not been touched yet.
+        missing: receives the keys of the objects that are not stored, if the caller wants to know them.
+        listed: the chunks, in place of `maps`, if the caller lists them.
+    """
+
+    layout: ArrayLayout
+    store: Store
+    prefix: str
+    maps: tuple[DimensionMap, ...]
+    out: NDArray[Any]
+    fields: Fields | None = None
+    fresh: NDArray[Any] | None = None
+    missing: set[str] | None = None
+    listed: ListedChunks | None = None
+
+    @classmethod
+    def of_listed(
+        cls, store: Store, chunks: ListedChunks, out: NDArray[Any], *, fresh: NDArray[Any] | None = None
+    ) -> Self:
+        """Return the read of listed chunks. Afterwards `missing` has the keys of those that are not stored."""
+        return cls(chunks.layout, store, "", (), out, fresh=fresh, missing=set(), listed=chunks)
+
+    @fork_safe_cached_property
+    def token(self) -> InternedKey:
+        """The common part of the ids of this array's chunks, by which readers share them."""
+        return InternedKey((self.store.identity, self.layout.token))
+
+    @fork_safe_cached_property
+    def parts(self) -> SizedSelections:
+        """The stored objects that the read touches. If the maps are expensive, a worker computes this first."""
+        return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
+
 
 MAX_CHUNKS = 64
 """Chunks of one read: looking up and copying one takes about 5 µs."""
@@ -94,6 +145,8 @@ def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
 
 def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     """Return all inner chunks; None if one is stored and not cached, or an index is not cached."""
+    from aiozarr.codecs.pipeline.shard_layout import EMPTY
+
     layout, indexes = read.layout, state.indexes_if_made
     if indexes is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES, WorkerPool, WorkItem
+from aiozarr.engine.worker_pool import BATCH_BYTES, WorkerPool, WorkItem
 from aiozarr.grid.projection import SizedSelections
 from aiozarr.memory import PIECE_BYTES, PagePrefaulter
 

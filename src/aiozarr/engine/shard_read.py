@@ -7,15 +7,14 @@ from functools import partial
 
 from aiozarr.codecs import ShardIndex
 from aiozarr.codecs.pipeline.shard_layout import EMPTY
-from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.plan.partial_plan import whole_request
-from aiozarr.engine.plan.projections import inner_parts
-from aiozarr.engine.read.partial_chunk import PartialChunk
-from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.request.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
-from aiozarr.engine.request.shard_index import IndexEntry, IndexFetch
-from aiozarr.engine.workers.decoder import ChunkOutput
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES
+from aiozarr.engine.decoder import ChunkOutput
+from aiozarr.engine.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
+from aiozarr.engine.layout import ArrayLayout, inner_parts
+from aiozarr.engine.partial_chunk import PartialChunk
+from aiozarr.engine.partial_plan import whole_request
+from aiozarr.engine.read_operation import ReadOperation
+from aiozarr.engine.shard_index import IndexEntry, IndexFetch
+from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection

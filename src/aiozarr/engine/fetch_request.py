@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.timing import RequestTiming, status_of
-from aiozarr.engine.workers.worker_pool import WorkItem, complete_all, run_captured
+from aiozarr.engine.worker_pool import WorkItem, complete_all, run_captured
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
 from aiozarr.schedule.events import RequestEvent

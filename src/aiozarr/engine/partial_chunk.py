@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.pipeline.raw_layout import RawLayout
-from aiozarr.engine.plan.partial_plan import PartialChunkPlanner, Ranges
-from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.request.fetch_request import FetchRequest
-from aiozarr.engine.request.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.decoder import ChunkOutput
+from aiozarr.engine.fetch_request import FetchRequest
+from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.partial_plan import PartialChunkPlanner, Ranges
+from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import ChunkOutput
 from aiozarr.grid.axes import AxisSelection
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.memory import empty

@@ -31,7 +31,6 @@ from aiozarr.memory.per_thread import thread_memory
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-
 MAX_BOXES = 16
 """The selections of more readers cover most of a chunk, so the whole chunk is decoded."""
 

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
+from aiozarr.engine.encoder import INNER_GROUP_BYTES, ObjectEncoder
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.layout import ArrayLayout
-from aiozarr.engine.operation import Operation
-from aiozarr.engine.plan.listed_chunks import ListedChunks
-from aiozarr.engine.plan.projections import keyed_projections, parts_of
-from aiozarr.engine.progress import Progress
+from aiozarr.engine.layout import ArrayLayout, keyed_projections, parts_of
+from aiozarr.engine.listed_chunks import ListedChunks
+from aiozarr.engine.object_write import ObjectWrite, WriteContext
+from aiozarr.engine.operation import Operation, Progress
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.write.object_encoder import INNER_GROUP_BYTES, ObjectEncoder
-from aiozarr.engine.write.object_write import ObjectWrite, WriteContext
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
 from aiozarr.grid.transform import DimensionMap, core_shape_of

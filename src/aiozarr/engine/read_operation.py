@@ -10,20 +10,19 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.common.fork_safe import fork_safe_cached_property
-from aiozarr.engine.operation import Operation
-from aiozarr.engine.progress import Progress
-from aiozarr.engine.read.read import Read
-from aiozarr.engine.request.fetch_request import FetchRequest, ObjectRequest
-from aiozarr.engine.request.in_flight import (
+from aiozarr.engine.decoder import ChunkOutput
+from aiozarr.engine.fetch_request import FetchRequest, ObjectRequest
+from aiozarr.engine.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkBatch,
     CopyChunk,
     Subscription,
     outcome_key,
 )
+from aiozarr.engine.operation import Operation, Progress
+from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
+from aiozarr.engine.read import Read
 from aiozarr.engine.state import EngineState
-from aiozarr.engine.workers.decoder import ChunkOutput
-from aiozarr.engine.workers.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.events import Report
@@ -33,9 +32,9 @@ from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.plan.partial_plan import PartialChunkPlanner
-    from aiozarr.engine.read.located_reads import OriginRequests
-    from aiozarr.engine.request.shard_index import IndexFetch, OnIndex
+    from aiozarr.engine.located_reads import OriginRequests
+    from aiozarr.engine.partial_plan import PartialChunkPlanner
+    from aiozarr.engine.shard_index import IndexFetch, OnIndex
 
 MAX_COPYING = 256
 """Cached chunks that one read has before the workers; it begins no more before half of them are in place."""
@@ -126,7 +125,7 @@ class ReadOperation(Operation):
     @fork_safe_cached_property
     def partial_planner(self) -> PartialChunkPlanner:
         """Decides which chunks are read in part."""
-        from aiozarr.engine.plan.partial_plan import partial_planner
+        from aiozarr.engine.partial_plan import partial_planner
 
         return partial_planner(self.merge_limits, self.queue.is_blocking)
 
@@ -185,7 +184,7 @@ class ReadOperation(Operation):
         if not isinstance(store, LocatingStore):
             begin(None)
             return
-        from aiozarr.engine.read.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
+        from aiozarr.engine.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
 
         self.max_pending_ranges = MAX_PENDING_LOCATED
         try:
@@ -222,7 +221,7 @@ class ReadOperation(Operation):
             return
         origin = self._origins.get(id(queue))
         if origin is None:
-            from aiozarr.engine.read.located_reads import OriginRequests
+            from aiozarr.engine.located_reads import OriginRequests
 
             origin = self._origins[id(queue)] = OriginRequests(self, queue)
         origin.add(request)

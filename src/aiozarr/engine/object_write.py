@@ -12,16 +12,14 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from aiozarr.engine.compare_and_swap import compare_and_swap, compare_and_swap_blocking
-from aiozarr.engine.group_commit import GroupCommit
+from aiozarr.engine.decoder import MAX_CHUNK_BYTES
+from aiozarr.engine.encoder import ChangedShard, ObjectEncoder, assemble_shard, open_shard
+from aiozarr.engine.fetch_request import ObjectRequest
+from aiozarr.engine.group_commit import GroupCommit, compare_and_swap, compare_and_swap_blocking
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.request.fetch_request import ObjectRequest
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestTiming
-from aiozarr.engine.workers.decoder import MAX_CHUNK_BYTES
-from aiozarr.engine.workers.encoder import ChangedShard, assemble_shard, open_shard
-from aiozarr.engine.workers.worker_pool import BATCH_BYTES
-from aiozarr.engine.write.object_encoder import ObjectEncoder
+from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import CodecError
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection

@@ -10,14 +10,14 @@ from typing import TypeAlias
 from typing_extensions import Buffer
 
 from aiozarr.codecs import ShardIndex, ShardLayout
-from aiozarr.engine.cache.sizes import SizeCache
+from aiozarr.engine.caches import SizeCache
+from aiozarr.engine.decoder import MIN_INDEX_BYTES
+from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler, can_condition
+from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
 from aiozarr.engine.object_read import fetch_tail
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.plan.partial_plan import is_whole
-from aiozarr.engine.request.fetch_request import FetchRequest, ResponseHandler, can_condition
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
-from aiozarr.engine.workers.decoder import MIN_INDEX_BYTES
-from aiozarr.engine.workers.worker_pool import FunctionCall, WorkItem, complete_all, run_captured
+from aiozarr.engine.partial_plan import is_whole
+from aiozarr.engine.worker_pool import FunctionCall, WorkItem, complete_all, run_captured
 from aiozarr.errors import located
 from aiozarr.model import Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.engine.read.read import Read
-from aiozarr.engine.read.read_operation import ReadOperation
-from aiozarr.engine.request.fetch_request import ObjectRequest, is_missing_status
-from aiozarr.engine.request.in_flight import ChunkBatch, ChunkDelivery
-from aiozarr.engine.workers.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
+from aiozarr.engine.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
+from aiozarr.engine.fetch_request import ObjectRequest, is_missing_status
+from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.engine.read import Read
+from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
 from aiozarr.model import Range, Value
 from aiozarr.schedule.events import RequestEvent
@@ -177,7 +177,7 @@ class BlockingRead(ObjectRequest):
         pipeline = self._read.layout.object_of(output.projection).pipeline
         if pipeline.raw is None:
             return None
-        from aiozarr.engine.read.partial_chunk import ranges_of_chunk, read_ranges
+        from aiozarr.engine.partial_chunk import ranges_of_chunk, read_ranges
 
         ranges = ranges_of_chunk(
             self._operation.state, self._operation.partial_planner, store, self.settings, pipeline, output.projection
@@ -214,7 +214,7 @@ class BlockingRead(ObjectRequest):
             self._decode(store, data, output)
 
     def _place_partial(self, part: NDArray[np.uint8], output: ChunkOutput) -> None:
-        from aiozarr.engine.read.partial_chunk import place_partial
+        from aiozarr.engine.partial_chunk import place_partial
 
         with located(store=self.store_url, key=self.key):
             place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)

@@ -1,1 +1,0 @@
-"""Caches of decoded chunks, of shard indexes, and of sizes of objects."""

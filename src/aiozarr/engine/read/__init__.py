@@ -1,1 +1,0 @@
-"""Reads: coroutines per stored object, and the operation that they belong to."""

@@ -1,1 +1,0 @@
-"""The worker threads and their work: decoding, encoding, and prefaulting of outputs."""

@@ -1,1 +1,0 @@
-"""Writes, from array elements to stored objects."""
