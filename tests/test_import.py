@@ -25,10 +25,9 @@ aiozarr.engine: array_read blocking_queue blocking_read caches call_requests dec
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
     scheduled_store state timing trio_calls worker_pool
 aiozarr.grid: axes axis_layout chunk_counting chunk_grid key_encoding projection transform
-aiozarr.hierarchy: array attributes call_batches indexer mutations node node_access open opening unread_values view
-aiozarr.hierarchy.mutations: change_log locks
+aiozarr.hierarchy: array attributes call_batches changes indexer node node_access open opening unread_values view
 aiozarr.memory: pages per_thread
-aiozarr.metadata: consolidated data_type data_types document extensions format_rules formats names records v3
+aiozarr.metadata: consolidated data_type data_types document extensions format_rules formats records v3
 aiozarr.metadata.data_types: number_types
 aiozarr.schedule: coalesce events operations requests retry
 aiozarr.stores: blocking capabilities contract local schemes urls

@@ -19,8 +19,6 @@ SHARED_BASENAMES = {
     "errors": "the errors of the package, and those of one library translated into them",
     "listing": "what is stored below a prefix, listed page by page",
     "store": "the store of one kind",
-    "v2": "format 2",
-    "v3": "format 3",
 }
 
 # A bound without the thing that it bounds, or its unit.

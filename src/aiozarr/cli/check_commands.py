@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiozarr.engine import Progress, ScheduledStore
     from aiozarr.hierarchy import BadObject, Finding, ValidateReport, VerifyReport
     from aiozarr.model import Entry
-    from aiozarr.transfer.key_filter import KeyFilter
+    from aiozarr.transfer.copy_rules import KeyFilter
 
 State = Literal["equal", "differs", "missing", "surplus", "error"]
 SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "-", "surplus": "+", "error": "!"}
@@ -68,7 +68,7 @@ def check(
     """
     counts: dict[str, int] = dict.fromkeys(SIGNS, 0)
 
-    from aiozarr.transfer.key_filter import KeyFilter
+    from aiozarr.transfer.copy_rules import KeyFilter
 
     wanted = KeyFilter(include, exclude)
     with (

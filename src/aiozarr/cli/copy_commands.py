@@ -200,7 +200,7 @@ async def _copy_object(
     """Copy one object to `dst`, or into it."""
     from aiozarr.cli.targets import with_store
     from aiozarr.engine import current_engine
-    from aiozarr.transfer.copy_one import copy_one
+    from aiozarr.transfer.copy import copy_one
     from aiozarr.transfer.copy_rules import CopyRules
 
     rules = CopyRules(**{name: options[name] for name in OBJECT_OPTIONS})

@@ -194,7 +194,7 @@ def rm(
     Consolidated metadata of groups above are updated. A link to a directory is removed, and nothing behind it.
     """
     from aiozarr.metadata.format_rules import document_write_order
-    from aiozarr.transfer.key_filter import KeyFilter
+    from aiozarr.transfer.copy_rules import KeyFilter
 
     options = stores.of(target)
     if not recursive:

@@ -1,4 +1,7 @@
-"""Helpers for several coroutines at once: run them together, share one call, cancel a task and wait for its end."""
+"""Helpers for several coroutines at once: run them together, share one call, cancel a task and wait for its end.
+
+`TurnGate` spreads many short pieces of work over turns of a loop, so that its other tasks are not kept waiting.
+"""
 
 from __future__ import annotations
 

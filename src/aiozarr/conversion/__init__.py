@@ -1,10 +1,9 @@
 """Conversions: arrays and trees in other formats, chunks, shards, codecs and data types."""
 
 from aiozarr.conversion.conversion import convert, plan_conversion
-from aiozarr.conversion.conversion_passes import ConversionStage
+from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
-from aiozarr.conversion.conversion_report import ConversionReport
-from aiozarr.conversion.conversion_task import ConversionTask
+from aiozarr.conversion.conversion_task import ConversionStage, ConversionTask
 from aiozarr.conversion.migration import migrate
 
 __all__ = [

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, get_args
 
 from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import argument
+from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
-from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
 from aiozarr.engine import (
@@ -33,7 +33,7 @@ from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer import OnError
-from aiozarr.transfer.overlap import check_disjoint
+from aiozarr.transfer.copy_rules import check_disjoint
 
 Targets: TypeAlias = tuple[tuple[Target, Mapping[str, Any] | None], ...]
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiozarr.common.formatting import format_count, preformatted
-from aiozarr.conversion.conversion_passes import ConversionStage, ConversionWork
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_task import ConversionTask
+from aiozarr.conversion.conversion_task import ConversionStage, ConversionTask, ConversionWork
 from aiozarr.engine import Engine, run, run_blocking
 
 MAX_SHOWN_STAGES = 40

@@ -13,16 +13,22 @@ from typing import TypeAlias
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each, retrieve_error
 from aiozarr.common.formatting import argument
-from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal
-from aiozarr.conversion.conversion_passes import ArrayPass, ConversionWork
-from aiozarr.conversion.conversion_report import ConversionReport
-from aiozarr.conversion.conversion_task import ConversionTask, RegionBuffers, TaskFailure, TaskResult, run_task
+from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal, ConversionReport
+from aiozarr.conversion.conversion_task import (
+    ArrayPass,
+    ConversionTask,
+    ConversionWork,
+    RegionBuffers,
+    TaskFailure,
+    TaskResult,
+    run_task,
+)
 from aiozarr.engine import Engine, Progress
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
+from aiozarr.metadata.format_rules import join_path
 from aiozarr.metadata.formats import render_node
-from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings

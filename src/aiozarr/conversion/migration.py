@@ -13,12 +13,11 @@ from typing import Any
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion import Targets, check_executor, memory_limit, nodes_from, open_stores, source_nodes
-from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY
-from aiozarr.conversion.conversion_passes import ArrayPass
+from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
-from aiozarr.conversion.conversion_report import ConversionReport
 from aiozarr.conversion.conversion_run import ConversionRun
+from aiozarr.conversion.conversion_task import ArrayPass
 from aiozarr.conversion.options import ConversionOptions, result_metadata
 from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
 from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
@@ -35,7 +34,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Keys
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
-from aiozarr.transfer.overlap import check_disjoint
+from aiozarr.transfer.copy_rules import check_disjoint
 
 OLD_FORMATS = (2, 1)
 NEW_FORMAT = 3

@@ -1,4 +1,7 @@
-"""The objects of a read: each chunk is fetched whole or in part, each shard by its index, local chunks in batches."""
+"""The objects of a read: each chunk is fetched whole or in part, each shard by its index, local chunks in batches.
+
+A read that is streamed hands out its blocks as they are complete, a bounded number of them ahead of the consumer.
+"""
 
 from __future__ import annotations
 

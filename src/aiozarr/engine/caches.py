@@ -1,4 +1,8 @@
-"""Caches of decoded chunks, by their bytes, and of the sizes of shards."""
+"""Caches: decoded chunks, and sizes of shards.
+
+Decoded chunks are bounded in bytes and age, and invalidated by changes of this process. Sizes are cached for stores
+that refuse suffix ranges: the end of an object of known size is a plain range.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Requests that are one call of a store: operations on single keys, and listings, which start before they are read."""
+"""Requests that are one call of a store: operations on single keys, and pages of listings.
+
+A task awaits such a request, which takes its turn in the queue. A page that fails is requested again; a listing
+without pages is started again.
+"""
 
 from __future__ import annotations
 

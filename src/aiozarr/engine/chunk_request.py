@@ -1,4 +1,7 @@
-"""The requests for chunks: one for each response, or parts side by side for a chunk that is too large for one."""
+"""The requests for chunks: one for each response, or parts side by side for a chunk that is too large for one.
+
+Ranges of one object that several readers want in one turn of the loop are fetched by common requests.
+"""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class ChunkDecoder:
             return None
         regions = self._regions
         takes_parts = regions is None or not regions.decodes_parts
-        from aiozarr.grid.adjacent_chunks import adjacent_window
+        from aiozarr.grid.byte_runs import adjacent_window
 
         batch = BatchOutput(out)
         # A subclass of numpy.ndarray, such as a masked array, has more state than its memory.

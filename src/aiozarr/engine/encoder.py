@@ -1,4 +1,4 @@
-"""Encodes values to the bytes of one stored object, in a worker: whole chunks, changed chunks, shards."""
+"""Encodes the stored objects that a write changes: chunks in a worker, inner chunks of shards in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Compare-and-swap: read, change and write under a precondition, and again if another writer came first."""
+"""Changes of stored objects beside other writers: compare-and-swap, and group commit.
+
+Compare-and-swap reads, changes and writes under a precondition, and again if another writer came first. In a group
+commit, partial writes of one stored object queue up, and the first of them commits those that wait. So an object that
+many tasks fill piece by piece is read and written a few times, not once per task. The members take turns by a lock of
+the object's key.
+"""
 
 from __future__ import annotations
 

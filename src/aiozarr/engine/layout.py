@@ -1,4 +1,7 @@
-"""The layout of an array, resolved once from its metadata: grid, keys, codecs."""
+"""The layout of an array, resolved once from its metadata: grid, keys, codecs.
+
+Functions tell which stored objects and inner chunks a selection touches, and whether they are too many.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The progress of a read, a write or a copy, which callbacks receive, or a bar shows (`progress=True`)."""
+"""The common part of a read and a write: its queue, its requests that are ready to be sent, its progress, its end.
+
+Callbacks receive the progress, or a bar shows it (`progress=True`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Bounds on what is fetched where parts of chunks, or whole shards, are: from the metadata alone."""
+"""The plan of a read: requests and bytes, as bounds from the metadata alone, or exact once sizes are known.
+
+The bounds cover parts of chunks and whole shards, whose number of requests depends on what is stored.
+"""
 
 from __future__ import annotations
 

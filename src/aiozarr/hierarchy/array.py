@@ -23,13 +23,13 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
+from aiozarr.hierarchy.changes import erasures, lineage_of, resizes
 from aiozarr.hierarchy.indexer import BlockIndexer, Indexer, block_slices, length_of
-from aiozarr.hierarchy.mutations.change_log import erasures, lineage_of, resizes
 from aiozarr.hierarchy.node import HandleOptions, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
-from aiozarr.metadata.names import key_prefix
+from aiozarr.metadata.format_rules import key_prefix
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.stores import BlockingStore, Store
 
@@ -156,7 +156,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     @property
     def order(self) -> Literal["C", "F"]:
         """The order of elements in a stored chunk: "F" if its first axis is the fastest, else "C"."""
-        from aiozarr.hierarchy.new_metadata.v3 import storage_order
+        from aiozarr.hierarchy.new_metadata_v3 import storage_order
 
         return storage_order(self._metadata)
 
@@ -239,7 +239,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             StaleDataWarning: the array has grown, without `clear`, and shows values of an earlier, larger shape. Up to
                 500 gained chunks and 64 chunks across the old edge are checked.
         """
-        from aiozarr.hierarchy.new_metadata.v3 import check_shape
+        from aiozarr.hierarchy.new_metadata_v3 import check_shape
         from aiozarr.hierarchy.resize import clear_gained_area, erase_outside, has_stale_data, resized_metadata
 
         lengths = check_shape(shape, self.ndim)
@@ -645,7 +645,7 @@ def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> N
         import aiozarr.engine.shard_read
         import aiozarr.grid.byte_runs
     if layout.inner_count != 1:
-        import aiozarr.grid.adjacent_chunks  # noqa: F401
+        import aiozarr.grid.byte_runs  # noqa: F401
 
 
 def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleOptions) -> Array:

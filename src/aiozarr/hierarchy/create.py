@@ -10,16 +10,16 @@ from numpy.typing import ArrayLike
 from aiozarr.engine.open_store import Target
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.group import Group, make_group
-from aiozarr.hierarchy.mutations.nodes import create_node
-from aiozarr.hierarchy.new_metadata.by_format import (
+from aiozarr.hierarchy.new_metadata import (
     AnyFormatOptions,
     new_array_with_data,
     new_group_metadata,
     with_options,
 )
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
+from aiozarr.hierarchy.node_changes import create_node
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.schedule.operations import observed
 from aiozarr.settings import Settings

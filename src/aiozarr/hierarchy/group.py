@@ -13,6 +13,7 @@ import numpy as np
 from aiozarr.common.formatting import printable
 from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
 from aiozarr.hierarchy.array import Array, make_array
+from aiozarr.hierarchy.changes import ChangeTracker, changes_of
 from aiozarr.hierarchy.members import (
     BATCH_NODES,
     check_depth,
@@ -21,8 +22,7 @@ from aiozarr.hierarchy.members import (
     iter_nodes,
     walk_levels,
 )
-from aiozarr.hierarchy.mutations.locks import ChangeTracker, changes_of
-from aiozarr.hierarchy.new_metadata.by_format import (
+from aiozarr.hierarchy.new_metadata import (
     ArrayOptions,
     new_array_with_data,
     new_group_metadata,
@@ -32,7 +32,7 @@ from aiozarr.hierarchy.new_metadata.by_format import (
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
-from aiozarr.metadata.names import child_path, join_path, relative_name
+from aiozarr.metadata.format_rules import child_path, join_path, relative_name
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.schedule.operations import observed
 from aiozarr.stores import Store
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from aiozarr.hierarchy.info import GroupInfo
     from aiozarr.hierarchy.members import ListedNode, Tree
-    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+    from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 
 AnyNode: TypeAlias = "Array | Group"
 N = TypeVar("N", bound=AnyNode)
@@ -200,7 +200,7 @@ class Group(Node[GroupMetadata]):
             ValueError: a name is empty, occurs twice, or is below an array of the mapping.
             TypeError, InvalidMetadataError, UnsupportedMetadataError: as `create_array`.
         """
-        from aiozarr.hierarchy.mutations.nodes import create_nodes
+        from aiozarr.hierarchy.node_changes import create_nodes
 
         self._check_writeable()
         if not isinstance(nodes, Mapping):
@@ -281,7 +281,7 @@ class Group(Node[GroupMetadata]):
             ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
-        from aiozarr.hierarchy.mutations.move import move_node
+        from aiozarr.hierarchy.move import move_node
 
         self._check_writeable()
         old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
@@ -299,7 +299,7 @@ class Group(Node[GroupMetadata]):
             NodeNotFoundError: there is none; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
-        from aiozarr.hierarchy.mutations.nodes import delete_node
+        from aiozarr.hierarchy.node_changes import delete_node
 
         self._check_writeable()
         path = child_path(self._path, name, self.zarr_format)
@@ -353,7 +353,7 @@ class Group(Node[GroupMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
-        from aiozarr.hierarchy.mutations.nodes import create_node
+        from aiozarr.hierarchy.node_changes import create_node
 
         self._check_writeable()
         # The handle comes first: making it checks the metadata as opening does.
@@ -453,7 +453,7 @@ def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool)
     Raises:
         TypeError: it has not.
     """
-    from aiozarr.hierarchy.new_metadata.v3 import check_shape, resolve_dtype
+    from aiozarr.hierarchy.new_metadata_v3 import check_shape, resolve_dtype
 
     if array.shape != check_shape(shape):
         raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; resize() changes it")

@@ -11,26 +11,23 @@ from aiozarr.grid.transform import IndexTransform
 from aiozarr.hierarchy.array import Array
 from aiozarr.hierarchy.attributes import copy_json
 from aiozarr.hierarchy.casting import CASTINGS, broadcast_values, convert_values
-from aiozarr.hierarchy.consolidated_ancestors import ConsolidatedAncestors
-from aiozarr.hierarchy.group import AnyNode, Group, make_group, make_node
-from aiozarr.hierarchy.members import ListedNode, list_folders
-from aiozarr.hierarchy.mutations.change_log import erasures
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes
-from aiozarr.hierarchy.mutations.context import (
+from aiozarr.hierarchy.change_context import (
     ConsolidatedGroup,
     NodeContext,
     group_keys,
     load_consolidated_ancestors,
     load_context,
+    store_documents,
 )
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, node_exists_error
-from aiozarr.hierarchy.mutations.erase_objects import erase_objects
-from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents, delete_node
-from aiozarr.hierarchy.mutations.store_documents import store_documents
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, as_json, codec_chain, list_codecs
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, resolve_dtype, storage_order
+from aiozarr.hierarchy.changes import erasures
+from aiozarr.hierarchy.consolidate import ConsolidatedAncestors
+from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes
+from aiozarr.hierarchy.erase import check_erasable, erase_node, erase_objects, node_exists_error
+from aiozarr.hierarchy.group import AnyNode, Group, make_group, make_node
+from aiozarr.hierarchy.members import ListedNode, list_folders
+from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike, as_json, codec_chain, list_codecs
+from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
+from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, resolve_dtype, storage_order
 from aiozarr.hierarchy.node import HandleOptions, Mode, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
@@ -43,13 +40,14 @@ from aiozarr.hierarchy.node_access import (
     read_explicit,
     run_at_target,
 )
+from aiozarr.hierarchy.node_changes import check_creatable, create_parents, delete_node
 from aiozarr.hierarchy.number_casts import Casting
 from aiozarr.hierarchy.open import open as open_node
 from aiozarr.hierarchy.opening import Opening, opens
 from aiozarr.hierarchy.validation import SEVERITIES, validate_tree
 from aiozarr.hierarchy.verification import Verification
 from aiozarr.hierarchy.view import AnyArray, View
-from aiozarr.metadata.names import join_path
+from aiozarr.metadata.format_rules import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings
 

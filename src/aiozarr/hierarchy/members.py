@@ -35,9 +35,8 @@ from aiozarr.hierarchy.node_access import (
     read_rest,
     unfinished_work,
 )
-from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.format_rules import check_node_name, join_path, rules_of
 from aiozarr.metadata.formats import consolidated_node
-from aiozarr.metadata.names import check_node_name, join_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX
 from aiozarr.settings import Settings

@@ -211,7 +211,7 @@ class Node(ABC, Generic[M]):
         `before(access, old, new)` runs before the new metadata are stored, and `then(access, old, new)` after that,
         before any other change of the node by this process. `mark` is white space at the end of the document.
         """
-        from aiozarr.hierarchy.mutations.nodes import update_node
+        from aiozarr.hierarchy.node_changes import update_node
 
         self._check_writeable()
 

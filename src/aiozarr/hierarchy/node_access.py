@@ -36,9 +36,8 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.hierarchy.call_batches import calls_of
-from aiozarr.metadata.format_rules import document_write_order, rules_of
+from aiozarr.metadata.format_rules import ancestors, check_path, document_write_order, key_prefix, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
-from aiozarr.metadata.names import ancestors, check_path, key_prefix
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, TypeVa
 from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import InvalidMetadataError, NodeExistsError
 from aiozarr.hierarchy.array import Array, make_array
-from aiozarr.hierarchy.mutations.locks import changes_of
+from aiozarr.hierarchy.changes import changes_of
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, Mode, Node, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
@@ -26,7 +26,7 @@ from aiozarr.stores import Store
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.group import AnyNode, Group
-    from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike
+    from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 
 OpenMode: TypeAlias = Literal["r", "r+", "a"]
 N = TypeVar("N", bound=Node[Any])
@@ -98,7 +98,7 @@ async def open_array(
     _check_mode(mode, path)
     if mode != "a":
         if create_options:
-            from aiozarr.hierarchy.new_metadata.by_format import DEFAULTS
+            from aiozarr.hierarchy.new_metadata import DEFAULTS
 
             name = next(iter(create_options))
             if name in DEFAULTS or name in ("shape", "dtype"):
@@ -109,7 +109,7 @@ async def open_array(
         raise TypeError("open_array writes no values; create_array(..., data=values) does")
     metadata = None
     if create_options:
-        from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+        from aiozarr.hierarchy.new_metadata import new_array_metadata
 
         metadata = new_array_metadata(3 if zarr_format is None else zarr_format, create_options, function="open_array")
     return await _open(
@@ -156,7 +156,7 @@ async def open_group(
         raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")
     metadata = None
     if mode == "a":
-        from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
+        from aiozarr.hierarchy.new_metadata import new_group_metadata
 
         metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes)
 
@@ -199,7 +199,7 @@ async def require_group(
     Arguments and errors are those of `open_group` with `mode="a"`.
     """
     from aiozarr.hierarchy.group import make_group
-    from aiozarr.hierarchy.new_metadata.by_format import new_group_metadata
+    from aiozarr.hierarchy.new_metadata import new_group_metadata
 
     metadata = new_group_metadata(3 if zarr_format is None else zarr_format, attributes)
     return await _open(make_group, target, path, "a", zarr_format, storage_options, settings, create=metadata)
@@ -228,7 +228,7 @@ async def require_array(
         NodeTypeError: there is a group.
     """
     from aiozarr.hierarchy.group import check_matches
-    from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+    from aiozarr.hierarchy.new_metadata import new_array_metadata
 
     if "data" in create_options:
         raise TypeError("require_array writes no values; create_array(..., data=values) does")
@@ -277,7 +277,7 @@ async def _open(
         if metadata is None and create is not None:
             node = handle(create)
             check_store_writeable(access.store)
-            from aiozarr.hierarchy.mutations.nodes import create_node
+            from aiozarr.hierarchy.node_changes import create_node
 
             try:
                 await create_node(access, create, overwrite=False)

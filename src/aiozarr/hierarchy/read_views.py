@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aiozarr.engine import run
 from aiozarr.hierarchy.array import Array
-from aiozarr.hierarchy.mutations.change_log import erasures
+from aiozarr.hierarchy.changes import erasures
 from aiozarr.hierarchy.view import View
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import observed

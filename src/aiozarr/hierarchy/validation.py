@@ -21,9 +21,8 @@ from aiozarr.hierarchy.node_access import (
     require_node,
     run_at_target,
 )
-from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.format_rules import join_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, consolidated_node
-from aiozarr.metadata.names import join_path
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
 

@@ -19,7 +19,7 @@ from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.group import Group
 from aiozarr.hierarchy.members import NodeError
 from aiozarr.hierarchy.open import open as open_node
-from aiozarr.metadata.names import join_path
+from aiozarr.metadata.format_rules import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.wrappers.wrapper_store import entries_of

@@ -30,12 +30,12 @@ from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
 from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
+from aiozarr.hierarchy.changes import erasures
 from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
-from aiozarr.hierarchy.mutations.change_log import erasures
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
-from aiozarr.metadata.names import key_prefix
+from aiozarr.metadata.format_rules import key_prefix
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import has_observers, observed, observed_stream
 from aiozarr.settings import Settings

@@ -270,7 +270,7 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
     document = reader.document(META_KEY)
     if document is None:
         return None
-    from aiozarr.metadata.v1 import parse_v1
+    from aiozarr.metadata.v2 import parse_v1
 
     if reader.settings.strict and reader.document(ATTRS_KEY) is None:
         with reader.located(ATTRS_KEY):
@@ -292,7 +292,7 @@ def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
         return v2_members(metadata)
     if isinstance(metadata, GroupMetadata):
         raise UnsupportedMetadataError("Zarr v1 has no groups", point="zarr_format", name="1")
-    from aiozarr.metadata.v1 import v1_members
+    from aiozarr.metadata.v2 import v1_members
 
     return v1_members(metadata)
 

@@ -20,12 +20,16 @@ from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
-from aiozarr.transfer.consolidated_above import has_consolidated_above
-from aiozarr.transfer.copy_journal import HEADER_KEY, CopyJournal, is_journal_key, size_hash
-from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
-from aiozarr.transfer.document_order import is_document, is_folder_marker, is_node_document, node_of
-from aiozarr.transfer.mirror import Mirror
-from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents
+from aiozarr.transfer.copy_rules import (
+    CopyRules,
+    ObjectSource,
+    is_document,
+    is_folder_marker,
+    is_node_document,
+    node_of,
+)
+from aiozarr.transfer.journal import HEADER_KEY, CopyJournal, Mirror, is_journal_key, size_hash
+from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents, has_consolidated_above
 from aiozarr.transfer.report import CopyCounters
 
 if TYPE_CHECKING:

@@ -20,9 +20,16 @@ from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
-from aiozarr.transfer.copy_journal import is_journal_key
-from aiozarr.transfer.copy_rules import CopyRules, ObjectSource
-from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
+from aiozarr.transfer.copy_rules import (
+    CopyRules,
+    ObjectSource,
+    document_levels,
+    is_document,
+    is_folder_marker,
+    node_of,
+    paths_above,
+)
+from aiozarr.transfer.journal import is_journal_key
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
 OBJECT_CONCURRENCY = 128

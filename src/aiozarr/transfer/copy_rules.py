@@ -1,16 +1,58 @@
-"""What a copy does with the objects of source and destination, as its caller has said."""
+"""The rules of a copy: what it does with objects of source and destination, which keys it has, and their order.
+
+Metadata documents come in an order that shows no incomplete node. Source and destination must be disjoint: neither
+is, or contains, the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import os
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import translate
+from itertools import groupby
 from typing import Literal, Protocol, TypeAlias
 
 from aiozarr.engine.copy import Verify
+from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import Entry
-from aiozarr.transfer.key_filter import KeyFilter
+from aiozarr.stores import LocalStore, Store
 
 OnError: TypeAlias = Literal["raise", "continue"]
+
+
+class KeyFilter:
+    """Keys that match one of `include`, or any key if there is none, and none of `exclude`.
+
+    Patterns are those of the shell, as in `aws s3` and `s5cmd`: `*` matches any characters, slashes included, `?` one
+    character, `[abc]` and `[!abc]` one of a set. A pattern matches the whole key, relative to the root of the copy.
+    The time of a match is at most proportional to the product of the lengths of pattern and key.
+
+    Args:
+        include: patterns, or one pattern.
+        exclude: likewise.
+
+    Raises:
+        TypeError: a pattern is not a str.
+        ValueError: a pattern is empty, too long, or begins with a slash, which no key does.
+    """
+
+    def __init__(self, include: str | Iterable[str] = (), exclude: str | Iterable[str] = ()) -> None:
+        self.include = _patterns(include, "include")
+        self.exclude = _patterns(exclude, "exclude")
+        self._included = _compiled(self.include)
+        self._excluded = _compiled(self.exclude)
+
+    def __bool__(self) -> bool:
+        return bool(self.include or self.exclude)
+
+    def matches(self, key: str) -> bool:
+        """Return whether `key` is selected."""
+        included, excluded = self._included, self._excluded
+        if included and not any(pattern.match(key) for pattern in included):
+            return False
+        return not any(pattern.match(key) for pattern in excluded)
 
 
 @dataclass(frozen=True)
@@ -61,3 +103,104 @@ class ObjectSource(Protocol):
     def entries(self) -> AsyncGenerator[Entry, None]:
         """Iterate over the objects."""
         ...
+
+
+MAX_PATTERN_CHARACTERS = 1024
+"""The longest key. Longer patterns match nothing but cost time for every key."""
+
+
+def _patterns(given: str | Iterable[str], option: str) -> tuple[str, ...]:
+    patterns = (given,) if isinstance(given, str) else tuple(given)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(f"{option} is a pattern or several, such as 'air/*', not {type(pattern).__name__}")
+        if not pattern or len(pattern) > MAX_PATTERN_CHARACTERS:
+            raise ValueError(f"a pattern of {option} has 1 to {MAX_PATTERN_CHARACTERS} characters, not {len(pattern)}")
+        if pattern.startswith("/"):
+            raise ValueError(f"{option}={pattern!r} matches nothing: keys do not begin with a slash")
+    return patterns
+
+
+def _compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    # The expressions of `fnmatch` cannot backtrack behind a star that has matched (atomic groups).
+    return tuple(re.compile(translate(pattern)) for pattern in patterns)
+
+
+def is_document(key: str) -> bool:
+    """Return whether `key` is that of a metadata document of any format."""
+    return document_write_order(key) is not None
+
+
+def is_node_document(key: str) -> bool:
+    """Return whether `key` is that of a document that says how chunks are decoded."""
+    return key.rpartition("/")[2] in (V3_KEY, ARRAY_KEY, META_KEY)
+
+
+def is_folder_marker(entry: Entry) -> bool:
+    """Return whether `entry` is an empty object that a tool made to show a folder, such as `a/b/`."""
+    return entry.key.endswith("/") and not entry.size
+
+
+def node_of(key: str) -> str:
+    """Return the path of the node that the metadata document `key` belongs to; `""` is the root."""
+    return key.rpartition("/")[0]
+
+
+def paths_above(key: str) -> Iterator[str]:
+    """Iterate over the paths of all nodes above `key`, the root last."""
+    path = key
+    while path := path.rpartition("/")[0]:
+        yield path
+    yield ""
+
+
+def document_levels(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Iterate over metadata documents in groups, each of which may be stored after the previous ones.
+
+    The deepest nodes come first and the root last: a reader that sees a node sees everything below it.
+    """
+    for _, level in groupby(sorted(entries, key=_storing_order), key=_storing_order):
+        yield list(level)
+
+
+def _storing_order(entry: Entry) -> tuple[int, int]:
+    return -entry.key.count("/"), document_write_order(entry.key) or 0
+
+
+ZIP_PREFIX = "zip::"
+# URLs of these schemes mean the same location to every store of this process.
+_LOCAL_SCHEMES = ("file://", "memory://", f"{ZIP_PREFIX}file://")
+
+
+def check_disjoint(source: Store, destination: Store) -> None:
+    """Check that neither store is, or contains, the other. Symbolic links in local roots are resolved.
+
+    An archive may be unpacked into its directory, and not be written from it. Stores of one server that are opened with
+    different credentials count as disjoint.
+
+    Raises:
+        ValueError: they overlap.
+    """
+    if source.identity == destination.identity:
+        raise ValueError(f"source and destination are the same: {source.url}")
+    if source.origin != destination.origin and not source.url.startswith(_LOCAL_SCHEMES):
+        return
+    source_url, destination_url = _comparable_url(source), _comparable_url(destination)
+    if source_url == destination_url:
+        raise ValueError(f"source and destination are the same: {source.url}")
+    if destination_url.removeprefix(ZIP_PREFIX).startswith(source_url.removeprefix(ZIP_PREFIX)):
+        raise ValueError(f"the destination {destination.url} lies inside the source {source.url}")
+    if source_url.startswith(destination_url):
+        raise ValueError(f"the source {source.url} lies inside the destination {destination.url}")
+
+
+def _comparable_url(store: Store) -> str:
+    if isinstance(store, LocalStore):
+        return f"file://{os.path.realpath(store.root)}".rstrip("/") + "/"
+    if store.url.startswith(f"{ZIP_PREFIX}file://"):
+        # Imported on use: few copies have an archive.
+        from aiozarr.stores.zip.local_zip import LocalZipStore
+
+        if isinstance(store, LocalZipStore):
+            return f"{ZIP_PREFIX}file://{os.path.realpath(store.path)}/{store.prefix}"
+    return store.url.partition("?")[0].rstrip("/") + "/"

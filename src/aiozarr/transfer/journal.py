@@ -1,13 +1,24 @@
-"""The document by which an interrupted copy or conversion is continued."""
+"""The journal of a copy: which objects are copied, stored beside them until the copy is complete.
+
+`Journal` is also the base of the journal of conversions. A mirror compares what the destination has already, and what
+the source lacks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from aiozarr.common.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
+from aiozarr.engine.copy import has_content_tag
+from aiozarr.errors import CopyError, StoreError
+from aiozarr.metadata.format_rules import FORMATS
+from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 
 MAX_JOURNAL_BYTES = 64 << 20
 MIN_WRITE_SECONDS = 1.0
@@ -62,3 +73,234 @@ class Journal:
 def checksum_of(members: dict[str, Any]) -> str:
     """Return the checksum of the members of a journal."""
     return blake2b(json.dumps(members).encode(), digest_size=16).hexdigest()
+
+
+HEADER_KEY = JOURNAL_HEADER_KEY
+"""The document that describes the copy."""
+INVALIDATED_MEMBER = "invalidated"
+DIGEST_BYTES = 16
+"""Bytes of the record of a copied object. Its digest covers key, size and version."""
+WRITE_SHARE = 0.02
+"""A batch is written after a second or 2 % of the copy's time: so there are few batches, and an interruption costs
+little."""
+MAX_SINGLE_ERASES = 16
+"""So many batches are removed side by side: bulk deletes of S3 need obstore, whose import takes 0.1 s or more."""
+
+
+class CopyJournal(Journal):
+    """The records of one copy at its destination. Lives on the I/O thread.
+
+    The header is stored before the first object, and batches of records behind the objects that they name. So each
+    recorded object is complete. The journal is removed after the last document.
+
+    Args:
+        destination: the destination.
+        description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+
+    Attributes:
+        has_records: whether the interrupted copy has recorded objects.
+        invalidated: the groups above whose consolidated metadata an interrupted copy has invalidated, each as the
+            number of levels up to it and its format.
+    """
+
+    def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
+        super().__init__(destination, HEADER_KEY)
+        self._description = {"format": 1, **description}
+        self.has_records = False
+        self.invalidated: list[tuple[int, int]] = []
+        self._copied: set[bytes] = set()
+        self._stored: set[int] = set()
+        self._batch = bytearray()
+        self._next_number = 0
+        self._keys: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self, old: Sequence[str] = ()) -> None:
+        """Store the header of a new copy, in place of the journal `old`."""
+        await self._erase(old)
+        self._keys = [HEADER_KEY]
+        await self._store_header()
+
+    async def record_invalidated(self, groups: list[tuple[int, int]]) -> None:
+        """Record groups whose consolidated metadata are about to be invalidated, in the header that is stored."""
+        if groups != self.invalidated:
+            self.invalidated = groups
+            await self._store_header()
+
+    async def read_header(self) -> dict[str, Any]:
+        """Read which groups the interrupted copy has invalidated.
+
+        Returns: the description of that copy; it is empty if it cannot be read.
+        """
+        header = await self.read() or {}
+        self.invalidated = _group_places(header.pop(INVALIDATED_MEMBER, None))
+        return header
+
+    async def resume(self, keys: Sequence[str], stored: set[int]) -> None:
+        """Read the journal of the interrupted copy.
+
+        Args:
+            keys: keys of the journal.
+            stored: `size_hash` of the objects of the destination.
+
+        Raises:
+            CopyError: it is the journal of another copy, or cannot be read.
+        """
+        self._keys = list(keys)
+        found = await self.read_header()
+        if found != self._description:
+            url = self._store.store.url
+            of = found.get("source")
+            what = f"a copy of {of}, or of another part of it" if of else "another copy"
+            again = f"{argument('overwrite', True)} begins anew"
+            raise CopyError(f"{argument('resume', True)} does not continue {what} at {url}; {again}")
+        batches = [key for key in self._keys if key != HEADER_KEY]
+        for value in await map_concurrently(self._store.fetch, batches, concurrency=16):
+            data = b"" if value is None else bytes(value.data)
+            self._copied.update(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
+        self.has_records = bool(self._copied)
+        self._stored = stored
+        numbers = [key.removeprefix(JOURNAL_PREFIX) for key in batches]
+        self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
+
+    def take(self, entry: Entry) -> bool:
+        """Return whether this state of an object was copied by the interrupted copy, and has its size still.
+
+        Its record is forgotten, because each object is asked for once: the memory is used for the objects seen.
+        """
+        if not self._copied:
+            return False
+        record, size = digest(entry), size_hash(entry)
+        if record not in self._copied or size not in self._stored:
+            return False
+        self._copied.remove(record)
+        self._stored.remove(size)
+        return True
+
+    def add(self, entry: Entry) -> None:
+        """Record a copied object."""
+        self._batch += digest(entry)
+        if self._task is None and self.is_due(WRITE_SHARE):
+            self._task = asyncio.get_running_loop().create_task(self._write())
+            self._task.add_done_callback(self._write_ended)
+
+    async def _write(self) -> None:
+        batch, self._batch = bytes(self._batch), bytearray()
+        key = f"{JOURNAL_PREFIX}{self._next_number:08}"
+        self._next_number += 1
+        self._keys.append(key)
+        await self._store.set(key, batch)
+
+    def _write_ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled():
+            # Objects without a record are copied again; a destination that fails shows it by the next object.
+            task.exception()
+
+    async def flush(self) -> None:
+        """Store the remaining records, of a copy that ends without being complete."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        if self._batch and self._keys:
+            try:
+                await self._write()
+            except StoreError:
+                return
+
+    async def remove(self) -> None:
+        """Remove the journal of a complete copy, the header last."""
+        await self.close()
+        # An interrupted removal must not be followed by a batch without the header.
+        self._batch.clear()
+        if not self._keys:
+            return
+        await self._erase(self._keys)
+
+    async def close(self) -> None:
+        """Stop writing."""
+        if self._task is not None:
+            await cancel_and_wait(self._task)
+
+    async def _store_header(self) -> None:
+        header = {**self._description, **({INVALIDATED_MEMBER: self.invalidated} if self.invalidated else {})}
+        await self.write(header)
+
+    async def _erase(self, keys: Sequence[str]) -> None:
+        batches = [key for key in keys if key != HEADER_KEY]
+        if len(batches) <= MAX_SINGLE_ERASES:
+            await for_each(self._store.erase, batches)
+        else:
+            await self._store.erase_values(batches)
+        if len(batches) < len(keys):
+            await self._store.erase(HEADER_KEY)
+
+
+def is_journal_key(key: str) -> bool:
+    """Return whether `key` belongs to the journal of a copy to this store, or to a node of it."""
+    return key.startswith(JOURNAL_PREFIX) or f"/{JOURNAL_PREFIX}" in key
+
+
+def digest(entry: Entry) -> bytes:
+    """Return the record of an object: a digest of its key, size and version in the source."""
+    version = entry.version
+    tag = "" if version is None else f"{version.etag}\0{version.generation}"
+    return blake2b(
+        f"{entry.key}\0{entry.size}\0{tag}".encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
+    ).digest()
+
+
+def size_hash(entry: Entry) -> int:
+    """Return a hash of an object's key and size, which takes less memory than these."""
+    return hash((entry.key, entry.size))
+
+
+def _group_places(recorded: object) -> list[tuple[int, int]]:
+    """Return the recorded groups: each as the number of levels up to it, at least 1, and its format."""
+    places: list[tuple[int, int]] = []
+    for place in recorded if isinstance(recorded, list) else ():
+        match place:
+            case [int(levels), int(zarr_format)] if levels >= 1 and zarr_format in FORMATS:
+                places.append((levels, zarr_format))
+            case _:
+                continue
+    return places
+
+
+class Mirror:
+    """Decides which objects of a source a destination has already, and which of its objects the source lacks.
+
+    It holds hashes, so that a million objects take 230 MB. A hash that two keys share keeps an object that should be
+    deleted; among a million keys this has a probability of 1 to 2 million.
+    """
+
+    def __init__(self) -> None:
+        self._keys: set[int] = set()
+        self._stored: set[bytes] = set()
+        self._sizes: set[int] = set()
+
+    def add_stored(self, entry: Entry) -> None:
+        """Record an object of the destination."""
+        self._sizes.add(size_hash(entry))
+        if entry.version is not None and has_content_tag(entry.version):
+            self._stored.add(digest(entry))
+
+    def add_key(self, key: str) -> None:
+        """Record a key of the source."""
+        self._keys.add(hash(key))
+
+    def discard_key(self, key: str) -> None:
+        """Remove a recorded key: the source does not have it after all."""
+        self._keys.discard(hash(key))
+
+    def may_have(self, entry: Entry) -> bool:
+        """Return whether the destination has an object of equal key and size."""
+        return size_hash(entry) in self._sizes
+
+    def is_stored(self, entry: Entry) -> bool:
+        """Return whether the destination has an object of equal key, size and content."""
+        if not self._stored or entry.version is None or not has_content_tag(entry.version):
+            return False
+        return digest(entry) in self._stored
+
+    def __contains__(self, key: str) -> bool:
+        return hash(key) in self._keys

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from aiozarr.conversion.conversion_stages import choose_stages, consolidated, intermediate_chunks
+from aiozarr.conversion.conversion_planning import choose_stages, consolidated, intermediate_chunks
 from aiozarr.conversion.regions import ChunkAxis, RegionGrid
 
 MIB = 1 << 20

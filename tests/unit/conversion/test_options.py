@@ -8,7 +8,7 @@ import pytest
 import aiozarr
 from aiozarr.conversion.options import ConversionOptions, resolve_region, result_metadata
 from aiozarr.hierarchy import Array
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+from aiozarr.hierarchy.new_metadata import new_array_metadata
 from aiozarr.hierarchy.node import HandleOptions
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings

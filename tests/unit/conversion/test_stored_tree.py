@@ -5,7 +5,7 @@ import pytest
 import aiozarr
 from aiozarr.conversion.conversion_run import check_free, paths_above, store_tree
 from aiozarr.engine import Engine, run
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata, new_group_metadata
+from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore

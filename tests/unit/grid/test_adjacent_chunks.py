@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiozarr.grid.adjacent_chunks import MIN_ADJACENT_CHUNKS, adjacent_window
 from aiozarr.grid.axes import regular_axes
+from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS, adjacent_window
 from aiozarr.grid.chunk_counting import project
 from aiozarr.grid.transform import IndexTransform
 

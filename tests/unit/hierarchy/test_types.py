@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy.new_metadata.v3 import new_v3_array, resolve_dtype
+from aiozarr.hierarchy.new_metadata_v3 import new_v3_array, resolve_dtype
 from aiozarr.metadata import DataType
 from aiozarr.stores import MemoryStore
 

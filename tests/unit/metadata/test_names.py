@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.metadata.names import (
+from aiozarr.metadata.format_rules import (
     ancestors,
     check_new_path,
     check_node_name,

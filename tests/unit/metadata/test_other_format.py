@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy.new_metadata.by_format import new_array_metadata
+from aiozarr.hierarchy.new_metadata import new_array_metadata
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.other_format import as_v3, attributes_in_format, encoding_in_v2
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig

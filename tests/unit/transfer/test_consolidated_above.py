@@ -21,9 +21,8 @@ from aiozarr.settings import Settings
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, PrefixStore, Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
-from aiozarr.transfer.consolidated_above import has_consolidated_above
-from aiozarr.transfer.copy_journal import is_journal_key
-from aiozarr.transfer.journal import checksum_of
+from aiozarr.transfer.journal import checksum_of, is_journal_key
+from aiozarr.transfer.replaced_nodes import has_consolidated_above
 from tests.support.consolidated_trees import COPIES, FORMATS, TREE, consolidated_tree, copies
 from tests.support.servers.moto import LocalS3
 

@@ -19,7 +19,7 @@ from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.transfer import journal
-from aiozarr.transfer.copy_journal import is_journal_key
+from aiozarr.transfer.journal import is_journal_key
 from tests.support.servers.moto import LocalS3
 
 ODD = {

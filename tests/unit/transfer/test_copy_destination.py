@@ -16,7 +16,7 @@ from aiozarr.stores import LocalStore, MemoryStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
 from aiozarr.transfer.copy_destination import DestinationListing
-from aiozarr.transfer.key_filter import KeyFilter
+from aiozarr.transfer.copy_rules import KeyFilter
 from tests.support.copies import TREE, contents, copied
 
 OLD = {"zarr.json": b"old", "c/000": b"old", "c/900": b"extra", "gone/zarr.json": b"extra", "gone/c/0": b"extra"}

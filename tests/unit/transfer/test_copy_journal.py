@@ -11,7 +11,7 @@ from aiozarr.errors import CopyError, PermissionDeniedError, UnsupportedOperatio
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
-from aiozarr.transfer.copy_journal import HEADER_KEY, digest, is_journal_key, size_hash
+from aiozarr.transfer.journal import HEADER_KEY, digest, is_journal_key, size_hash
 from tests.support.copies import TREE, contents, copied
 
 

@@ -14,7 +14,7 @@ from aiozarr.errors import CopyError
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, Store
 from aiozarr.transfer import CopyReport
-from aiozarr.transfer.copy_one import copy_one
+from aiozarr.transfer.copy import copy_one
 from aiozarr.transfer.copy_rules import CopyRules
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.moto import LocalS3

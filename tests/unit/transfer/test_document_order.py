@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiozarr.model import Entry
-from aiozarr.transfer.document_order import document_levels, is_document, is_folder_marker, node_of, paths_above
+from aiozarr.transfer.copy_rules import document_levels, is_document, is_folder_marker, node_of, paths_above
 
 
 @pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"])

@@ -280,8 +280,8 @@ def test_a_copy_of_bytes_imports_neither_numpy_nor_codecs_nor_obstore(
     places, name = arguments[number]
     script = f"""
 import asyncio, sys, aiozarr
-from aiozarr.transfer import copy_journal, journal
-journal.MIN_WRITE_SECONDS = copy_journal.WRITE_SHARE = -1.0  # as in a long copy
+from aiozarr.transfer import journal
+journal.MIN_WRITE_SECONDS = journal.WRITE_SHARE = -1.0  # as in a long copy
 report = asyncio.run(aiozarr.copy({places}, {name}={options!r}))
 unwanted = [name for name in ("numpy", "aiozarr.codecs", "aiozarr.hierarchy", "numcodecs", "aiohttp", "fsspec",
                               "obstore")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.transfer.key_filter import KeyFilter
+from aiozarr.transfer.copy_rules import KeyFilter
 
 KEYS = ["zarr.json", "air/zarr.json", "air/c/0/0", "air/c/0/1", "wind/zarr.json", "wind/c/0", "[x]/c", "ä\n/c"]
 

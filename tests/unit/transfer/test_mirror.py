@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiozarr.model import Entry, Version
-from aiozarr.transfer.mirror import Mirror
+from aiozarr.transfer.journal import Mirror
 
 
 def test_objects_of_equal_content_tags_are_not_copied_again() -> None:

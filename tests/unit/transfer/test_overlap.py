@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiozarr.stores import LocalStore, MemoryStore, ZipStore
-from aiozarr.transfer.overlap import check_disjoint
+from aiozarr.transfer.copy_rules import check_disjoint
 
 
 def test_a_store_overlaps_itself(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The verification of a copied object: its modes, and the comparison of sizes, checksums and bytes."""
+"""Checks of copied objects, and comparisons: of versions, checksums in ETags, bytes, and a response with its entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Files of the local disk as source and as target of a copy, written by workers."""
+"""Local files as sources and targets of copies.
+
+A file that is a request's body is read while it is sent, so that a large file takes no more memory than a small one.
+A new file is written piece by piece as a read in parts receives it. Small objects are stored by the calling worker.
+"""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.decoder import BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTES, EncodedChunks, thread_decoder
-from aiozarr.grid.adjacent_chunks import MIN_ADJACENT_CHUNKS
 from aiozarr.grid.advanced import select_orthogonal
 from aiozarr.grid.axes import regular_axes
+from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS
 from aiozarr.grid.chunk_counting import project
 from aiozarr.grid.transform import IndexTransform
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aiozarr.hierarchy.mutations import change_log
-from aiozarr.hierarchy.mutations.change_log import ChangeLog, lineage_of
+from aiozarr.hierarchy import changes as change_log
+from aiozarr.hierarchy.changes import ChangeLog, lineage_of
 from aiozarr.stores import LatencyStore, LocalStore, MemoryStore, PrefixStore
 
 

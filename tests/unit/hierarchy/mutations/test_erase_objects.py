@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy.mutations.erase_objects import erase_objects, erased_nodes
+from aiozarr.hierarchy.erase import erase_objects, erased_nodes
 from aiozarr.hierarchy.node_access import NodeAccess, implicit_group, run_at_target
 from aiozarr.stores import MemoryStore
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from aiozarr.hierarchy.mutations import locks
-from aiozarr.hierarchy.mutations.locks import ChangeTracker, SharedExclusiveLock
+from aiozarr.hierarchy import changes as locks
+from aiozarr.hierarchy.changes import ChangeTracker, SharedExclusiveLock
 from aiozarr.stores import MemoryStore, PrefixStore
 
 

@@ -126,7 +126,7 @@ async def test_unknown_members_survive_an_update(memory: MemoryStore) -> None:
 
 
 async def test_endless_conflicts_raise_the_error_of_the_store(remote: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiozarr.hierarchy.mutations.nodes.MAX_UPDATES", 3)
+    monkeypatch.setattr("aiozarr.hierarchy.node_changes.MAX_UPDATES", 3)
     group = await aiozarr.create_group(remote)
 
     def overtake(operation: str, key: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.hierarchy.new_metadata.chunking import (
+from aiozarr.hierarchy.new_array_layout import (
     AUTO_CHUNK_BYTES,
     AUTO_SHARD_BYTES,
     auto_chunks,

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.codecs import get_codec
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
-from aiozarr.hierarchy.new_metadata.v3 import check_shape, new_v3_array, storage_order
+from aiozarr.hierarchy.new_metadata_v3 import check_shape, new_v3_array, storage_order
 from aiozarr.metadata.formats import parse_node, render_node
 from aiozarr.metadata.records import NamedConfig
 

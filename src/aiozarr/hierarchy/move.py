@@ -15,13 +15,12 @@ from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.engine.copy.copy_route import CopyPolicy
 from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, NodeContext, group_keys, load_context
-from aiozarr.hierarchy.mutations.erase import erase_node, node_exists_error
-from aiozarr.hierarchy.mutations.nodes import check_creatable, create_parents
+from aiozarr.hierarchy.change_context import ConsolidatedGroup, NodeContext, group_keys, load_context
+from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes, was_interrupted
+from aiozarr.hierarchy.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
-from aiozarr.metadata.format_rules import document_write_order
-from aiozarr.metadata.names import check_new_path
+from aiozarr.hierarchy.node_changes import check_creatable, create_parents
+from aiozarr.metadata.format_rules import check_new_path, document_write_order
 from aiozarr.model import MAX_KEY_BYTES, Entry, Value
 from aiozarr.stores.contract import byte_view
 

@@ -2,13 +2,15 @@
 
 The ancestors may stand above the root of the store, so that a change runs from the outermost group of its hierarchy.
 `open_array("memory://q/g", "a")` opens an array of the store `memory://q/g`. The group `memory://q` may have
-consolidated metadata that contain it. A change of the array therefore looks one level above the root, concurrently with
-its other reads, and further up only if a group is found.
+consolidated metadata that contain it. A change of the array therefore looks one level above the root, concurrently
+with its other reads, and further up only if a group is found.
+
+Documents are stored together: all of a node's or none, and only over the version that was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +22,9 @@ from aiozarr.errors import (
     MetadataError,
     NodeTypeError,
     PermissionDeniedError,
+    PreconditionFailedError,
     UnauthenticatedError,
 )
-from aiozarr.hierarchy.mutations.store_documents import has_conditional_writes
 from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
@@ -33,11 +35,11 @@ from aiozarr.hierarchy.node_access import (
     read_kind,
     read_now,
 )
-from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.format_rules import ancestors, check_path, join_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys
-from aiozarr.metadata.names import ancestors, check_path, join_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
-from aiozarr.stores import BlockingStore
+from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
+from aiozarr.stores import BlockingStore, Store
 
 
 @dataclass(frozen=True)
@@ -323,3 +325,79 @@ def _is_kind(root: NodeAccess, documents: Documents, kind: type[ArrayMetadata | 
             if isinstance(parse_documents(root, documents, number), kind):
                 return True
     return False
+
+
+MAX_SWAP_DELAY = 1.0
+"""The longest delay, in seconds, between attempts of a compare-and-swap of documents: one may take many requests."""
+
+
+async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *, replace: bool) -> None:
+    """Store the documents of a new node. The last one, which makes it a node, is stored after the others.
+
+    Raises:
+        PreconditionFailedError: a document is stored already, and `replace` is false.
+    """
+    scheduled = access.scheduled
+
+    async def store(key: str) -> None:
+        if replace:
+            await scheduled.set(access.prefix + key, documents[key])
+        else:
+            await scheduled.set_if_absent(access.prefix + key, documents[key])
+
+    async def store_or_keep(key: str) -> None:
+        try:
+            await store(key)
+        except PreconditionFailedError:
+            # An interrupted creation of the same node may have stored it.
+            stored = await scheduled.fetch(access.prefix + key)
+            if stored is None or bytes(stored.data) != documents[key]:
+                raise
+
+    *others, last = documents
+    await gather_all(store_or_keep(key) for key in others)
+    try:
+        await store(last)
+    except PreconditionFailedError:
+        # Another writer has created the node: our documents do not belong to it.
+        await gather_all(scheduled.erase(access.prefix + key) for key in others)
+        raise
+
+
+def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> bool:
+    """Return whether `stored` is what an interrupted creation with `documents` leaves: all but the node's own."""
+    own = [*documents][-1]
+    return stored.get(own) is None and all(
+        [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
+    )
+
+
+async def replace_documents(
+    access: NodeAccess, stored: Documents, old: Mapping[str, bytes], new: Mapping[str, bytes]
+) -> None:
+    """Store the documents that differ between `old` and `new`, on condition that the `stored` ones are unchanged.
+
+    `old` is the content of the stored documents as this package renders it: another spelling is not a difference.
+    """
+    is_conditional = await has_conditional_writes(access.store)
+    for key, data in new.items():
+        value = stored.get(key)
+        if value is None and data.split() == [b"{}"]:
+            # A missing document of attributes means the same as an empty one.
+            continue
+        if value is None or old.get(key) != data:
+            precondition = unchanged_condition(value) if is_conditional else None
+            await access.scheduled.set(access.prefix + key, data, precondition=precondition)
+
+
+async def has_conditional_writes(store: Store) -> bool:
+    """Return whether the store checks preconditions of writes. Probes the store if that is unknown."""
+    supported = store.supports.conditional_writes
+    return await store.probe_conditional_writes() if supported is None else supported
+
+
+def unchanged_condition(value: Value | None) -> Precondition | None:
+    """Return the precondition that `value` is still stored, or None if it has no version that can be sent."""
+    if value is None:
+        return IfAbsent()
+    return None if value.version is None or value.version.weak else IfMatch(value.version)

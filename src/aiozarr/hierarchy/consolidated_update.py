@@ -30,14 +30,19 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from aiozarr.hierarchy.change_context import (
+    MAX_SWAP_DELAY,
+    ConsolidatedGroup,
+    has_conditional_writes,
+    resolve_outermost,
+    resolve_parent,
+    unchanged_condition,
+)
+from aiozarr.hierarchy.changes import Removal, changes_of
 from aiozarr.hierarchy.members import read_nodes_below
-from aiozarr.hierarchy.mutations.context import ConsolidatedGroup, resolve_outermost, resolve_parent
-from aiozarr.hierarchy.mutations.locks import Removal, changes_of
-from aiozarr.hierarchy.mutations.store_documents import MAX_SWAP_DELAY, has_conditional_writes, unchanged_condition
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents
-from aiozarr.metadata.format_rules import rules_of
+from aiozarr.metadata.format_rules import ancestors, relative_name, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys, render_node
-from aiozarr.metadata.names import ancestors, relative_name
 from aiozarr.metadata.records import GroupMetadata
 from aiozarr.model import Value
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, resolve_chunks
-from aiozarr.hierarchy.new_metadata.v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
+from aiozarr.hierarchy.new_array_layout import ChunksLike, resolve_chunks
+from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
 from aiozarr.metadata.data_type import DataType, find_data_type
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import parse_node, render_node

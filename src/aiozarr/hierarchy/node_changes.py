@@ -9,25 +9,23 @@ from typing import Any
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
-from aiozarr.hierarchy.mutations.consolidated_update import NodeChanges, update_nodes, was_interrupted
-from aiozarr.hierarchy.mutations.context import (
+from aiozarr.hierarchy.change_context import (
+    MAX_SWAP_DELAY,
     ConsolidatedGroup,
     NodeContext,
     as_consolidated,
     below_array_error,
     check_ancestor_formats,
     group_keys,
+    lacks_own_document,
     load_consolidated_ancestors,
     load_context,
-    resolve_outermost,
-)
-from aiozarr.hierarchy.mutations.erase import check_erasable, erase_node, is_occupied, node_exists_error
-from aiozarr.hierarchy.mutations.store_documents import (
-    MAX_SWAP_DELAY,
-    lacks_own_document,
     replace_documents,
+    resolve_outermost,
     store_documents,
 )
+from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes, was_interrupted
+from aiozarr.hierarchy.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
@@ -41,9 +39,8 @@ from aiozarr.hierarchy.node_access import (
     read_explicit,
     read_node,
 )
-from aiozarr.metadata.format_rules import ARRAY_KEY, rules_of
+from aiozarr.metadata.format_rules import ARRAY_KEY, ancestors, check_new_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
-from aiozarr.metadata.names import ancestors, check_new_path
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 MAX_UPDATES = 100

@@ -12,8 +12,14 @@ from numpy.typing import ArrayLike, DTypeLike
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike, resolve_chunking
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike, codec_chain, sharding
+from aiozarr.hierarchy.new_array_layout import (
+    ChunksLike,
+    CodecsLike,
+    ShardsLike,
+    codec_chain,
+    resolve_chunking,
+    sharding,
+)
 from aiozarr.hierarchy.number_casts import AnyArray
 from aiozarr.metadata.data_type import DataType, find_data_type
 from aiozarr.metadata.document import MAX_NDIM

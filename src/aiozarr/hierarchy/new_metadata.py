@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from aiozarr.common.formatting import argument
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import convert_values
-from aiozarr.hierarchy.new_metadata.chunking import ChunksLike, ShardsLike
-from aiozarr.hierarchy.new_metadata.codec_chain import CodecsLike
-from aiozarr.hierarchy.new_metadata.v2 import CompressorLike, FiltersLike, new_v1_array, new_v2_array
-from aiozarr.hierarchy.new_metadata.v3 import KeyEncodingLike, TransformerLike, check_shape, new_v3_array
+from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike
+from aiozarr.hierarchy.new_metadata_v2 import CompressorLike, FiltersLike, new_v1_array, new_v2_array
+from aiozarr.hierarchy.new_metadata_v3 import KeyEncodingLike, TransformerLike, check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format
 from aiozarr.hierarchy.opening import unknown_keyword_error
 from aiozarr.metadata.format_rules import rules_of

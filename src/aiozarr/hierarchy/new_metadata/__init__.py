@@ -1,1 +1,0 @@
-"""The metadata of new nodes, from the keywords of `create_array` and `create_group`."""
