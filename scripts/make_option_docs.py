@@ -10,10 +10,15 @@ from inspect import getdoc, isclass
 from pathlib import Path
 from types import ModuleType
 
-from aiozarr.stores.options.option_table import Option, OptionTable
+from aiozarr.stores.option_table import Option, OptionTable
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
-TABLES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure Blob Storage", "http": "HTTP"}
+TABLES = {
+    "s3.s3_options": "S3",
+    "gcs.address": "Google Cloud Storage",
+    "azure.address": "Azure Blob Storage",
+    "http.http_options": "HTTP",
+}
 
 HEAD = """\
 # Storage options
@@ -44,8 +49,9 @@ def page() -> str:
     """Return the page."""
     parts = [HEAD]
     for name, title in TABLES.items():
-        module = import_module(f"aiozarr.stores.options.{name}_options")
-        parts.append(section(title, getattr(module, f"{name.upper()}_TABLE"), attributes_of(module)))
+        module = import_module(f"aiozarr.stores.{name}")
+        table = getattr(module, f"{name.partition('.')[0].upper()}_TABLE")
+        parts.append(section(title, table, attributes_of(module)))
     return "\n".join(parts)
 
 

@@ -62,7 +62,7 @@ UPWARD_TYPES = {
 MUTUAL_TYPES = {
     frozenset({"aiozarr.errors", "aiozarr.model"}): "an error names a byte range, and a range raises errors",
     frozenset(
-        {"aiozarr.codecs.pipeline.codec_pipeline", "aiozarr.codecs.pipeline.shard_layout"}
+        {"aiozarr.codecs.codec_pipeline", "aiozarr.codecs.chunk_layouts"}
     ): "the inner chunks of a shard have a pipeline, and the chunks of a pipeline may be shards",
     frozenset(
         {"aiozarr.hierarchy.array", "aiozarr.hierarchy.view"}
@@ -71,24 +71,24 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11490,
+    "stores": 11440,
     "engine": 8170,
     "hierarchy": 5970,
-    "codecs": 4560,
-    "driver": 3400,
+    "codecs": 4500,
+    "driver": 3420,
     "metadata": 2800,
     "transfer": 1910,
-    "cli": 2130,
+    "cli": 2120,
     "grid": 2230,
     "integrations": 1730,
     "conversion": 1770,
-    "http1": 1740,
-    "testing": 1170,
+    "http1": 1730,
+    "testing": 1150,
     "root": 750,
     "schedule": 920,
     "sync": 560,
     "common": 410,
-    "memory": 220,
+    "memory": 210,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,

@@ -15,23 +15,21 @@ import aiozarr
 # with the reason why such a read cannot do without it.
 NEEDED = """
 aiozarr: codecs common engine errors grid hierarchy memory metadata model plugins schedule settings stores
-aiozarr.codecs: compressors core pipeline serializers
+aiozarr.codecs: chain codec codec_list codec_pipeline compressors region_decoder registry serializers
 aiozarr.codecs.compressors: zstd
-aiozarr.codecs.core: chain codec codec_list configuration registry
-aiozarr.codecs.pipeline: codec_pipeline region_decoder
-aiozarr.codecs.serializers: bytes storage_type
+aiozarr.codecs.serializers: bytes
 aiozarr.common: checks concurrency fork_safe formatting lazy_names
 aiozarr.engine: array_read blocking_queue blocking_read caches call_requests decoder engine fetch_request
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
     scheduled_store state timing trio_calls worker_pool
 aiozarr.grid: axes axis_layout chunk_counting chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes call_batches changes indexer node node_access open opening unread_values view
-aiozarr.memory: pages per_thread
+aiozarr.memory: pages
 aiozarr.metadata: consolidated data_type data_types document extensions format_rules formats records v3
 aiozarr.metadata.data_types: number_types
 aiozarr.schedule: coalesce events operations requests retry
 aiozarr.stores: blocking capabilities contract local schemes urls
-aiozarr.stores.local: atomic_write errors store
+aiozarr.stores.local: atomic_write store stored_file
 """
 # Further ones of a blocking read.
 NEEDED_BLOCKING = {"aiozarr.sync", "aiozarr.sync.array", "aiozarr.sync.opening", "aiozarr.sync.wait"}

@@ -17,7 +17,6 @@ SHARED_BASENAMES = {
     "bucket_client": "the client of a bucket or container of one cloud",
     "credentials": "the credentials of one cloud, and where they come from",
     "errors": "the errors of the package, and those of one library translated into them",
-    "listing": "what is stored below a prefix, listed page by page",
     "store": "the store of one kind",
 }
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import aiozarr
 from aiozarr.codecs import CodecPipeline
-from aiozarr.codecs.pipeline.region_decoder import RegionDecoder
+from aiozarr.codecs.region_decoder import RegionDecoder
 from benchmarks.layouts import Layout, said, whole
 from benchmarks.server import served
 

@@ -1,7 +1,7 @@
 """The page of storage options is generated from the option tables."""
 
-from aiozarr.stores.options import s3_options
-from aiozarr.stores.options.s3_options import S3_TABLE
+from aiozarr.stores.s3 import s3_options
+from aiozarr.stores.s3.s3_options import S3_TABLE
 from scripts import make_option_docs
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.codecs.pipeline.codec_pipeline import DIAGNOSED_BYTES
+from aiozarr.codecs.codec_pipeline import DIAGNOSED_BYTES
 from aiozarr.http1.response_check import MAX_CUT_BYTES
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, Store, WrapperStore, ZipStore
 from aiozarr.stores.http.store import HTTPStore

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.v2.elements import BYTES_CODEC_IDS
+from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS
 
 ROOT = os.environ.get("AIOZARR_FIXTURES")
 pytestmark = pytest.mark.skipif(

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.codecs.compressors.blosc import BloscCodec
-    from aiozarr.codecs.compressors.crc32c import Crc32cCodec
-    from aiozarr.codecs.compressors.gzip import GzipCodec
-    from aiozarr.codecs.compressors.zstd import ZstdCodec
-    from aiozarr.codecs.core.chain import CodecChain, NamedCodec
-    from aiozarr.codecs.core.codec import (
+    from aiozarr.codecs.bitround import BitroundCodec
+    from aiozarr.codecs.cast_value import CastValueCodec
+    from aiozarr.codecs.chain import CodecChain, NamedCodec
+    from aiozarr.codecs.chunk_layouts import ShardIndex, ShardLayout
+    from aiozarr.codecs.codec import (
         JSON,
         AnyArray,
         ArrayArrayCodec,
@@ -22,16 +21,12 @@ if TYPE_CHECKING:
         Codec,
         Region,
     )
-    from aiozarr.codecs.core.registry import get_codec, register
+    from aiozarr.codecs.codec_pipeline import CodecPipeline
+    from aiozarr.codecs.compressors.blosc import BloscCodec
+    from aiozarr.codecs.compressors.crc32c import Crc32cCodec
+    from aiozarr.codecs.compressors.gzip import GzipCodec
+    from aiozarr.codecs.compressors.zstd import ZstdCodec
     from aiozarr.codecs.dimensions import ReshapeCodec, SingletonDimCodec, SqueezeCodec, TransposeCodec
-    from aiozarr.codecs.numcodecs.arrays import (
-        NumcodecsAsTypeCodec,
-        NumcodecsBitRoundCodec,
-        NumcodecsDeltaCodec,
-        NumcodecsFixedScaleOffsetCodec,
-        NumcodecsPackBitsCodec,
-        NumcodecsQuantizeCodec,
-    )
     from aiozarr.codecs.numcodecs.byte_filters import (
         NumcodecsAdler32Codec,
         NumcodecsBase64Codec,
@@ -50,31 +45,36 @@ if TYPE_CHECKING:
         NumcodecsZlibCodec,
         NumcodecsZstdCodec,
     )
+    from aiozarr.codecs.numcodecs.filters import (
+        NumcodecsAsTypeCodec,
+        NumcodecsBitRoundCodec,
+        NumcodecsDeltaCodec,
+        NumcodecsFixedScaleOffsetCodec,
+        NumcodecsPackBitsCodec,
+        NumcodecsQuantizeCodec,
+    )
     from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
-    from aiozarr.codecs.numeric.bitround import BitroundCodec
-    from aiozarr.codecs.numeric.cast_value import CastValueCodec
-    from aiozarr.codecs.numeric.scale_offset import ScaleOffsetCodec
-    from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
-    from aiozarr.codecs.pipeline.shard_layout import ShardIndex, ShardLayout
+    from aiozarr.codecs.registry import get_codec, register
+    from aiozarr.codecs.scale_offset import ScaleOffsetCodec
     from aiozarr.codecs.serializers.bytes import BytesCodec
     from aiozarr.codecs.serializers.n5_default import N5DefaultCodec
     from aiozarr.codecs.serializers.packbits import PackbitsCodec
     from aiozarr.codecs.serializers.sharding import ShardingCodec
     from aiozarr.codecs.serializers.vlen import VlenBytesCodec, VlenUtf8Codec
     from aiozarr.codecs.serializers.zfp import ZfpCodec
-    from aiozarr.codecs.v2.elements import V2ElementsCodec
+    from aiozarr.codecs.v2_elements import V2ElementsCodec
 else:
-    from aiozarr.codecs.core.codec_list import listed
+    from aiozarr.codecs.codec_list import listed
 
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             **{f".{module}": classes for module, classes in listed(1).items()},
-            ".core.chain": "CodecChain NamedCodec",
-            ".core.codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
-            ".core.registry": "get_codec register",
-            ".pipeline.codec_pipeline": "CodecPipeline",
-            ".pipeline.shard_layout": "ShardIndex ShardLayout",
+            ".chain": "CodecChain NamedCodec",
+            ".codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
+            ".registry": "get_codec register",
+            ".codec_pipeline": "CodecPipeline",
+            ".chunk_layouts": "ShardIndex ShardLayout",
         },
     )
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Self, TypeAlias
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import UnconfiguredCodec, check_members, integer, integers, invalid, required
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
+from aiozarr.codecs.registry import UnconfiguredCodec, check_members, integer, integers, invalid, register, required
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError

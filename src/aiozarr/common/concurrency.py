@@ -1,13 +1,16 @@
 """Helpers for several coroutines at once: run them together, share one call, cancel a task and wait for its end.
 
-`TurnGate` spreads many short pieces of work over turns of a loop, so that its other tasks are not kept waiting.
+`TurnGate` spreads many short pieces of work over turns of a loop, so that its other tasks are not kept waiting. The
+process's limit on open files bounds the number of connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import os
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence, Sized
 from contextlib import asynccontextmanager
@@ -358,3 +361,18 @@ _read_gates = PerLoop(lambda _: TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMED
 def read_gate() -> TurnGate:
     """Return the one gate of the immediate reads of the running loop."""
     return _read_gates.get()
+
+
+RESERVED_FILES = 64
+"""Files for the rest of the process. Half of the remaining ones are left to it too."""
+
+
+def open_file_limit() -> int:
+    """Return how many connections may be open at once; `sys.maxsize` if the process has no limit on open files."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY:
+            return max(8, (soft - RESERVED_FILES) // 2)
+    return sys.maxsize

@@ -15,26 +15,24 @@ if TYPE_CHECKING:
     from aiozarr.driver.json_members import SpecConflictError
     from aiozarr.driver.kv_store import KvStore
     from aiozarr.driver.open_target import open, open_any, open_spec  # noqa: A004  # the public name
-    from aiozarr.driver.schema import Schema
+    from aiozarr.driver.schema import Schema, Unit
     from aiozarr.driver.spec import Spec
     from aiozarr.driver.tensor_view import TensorView
-    from aiozarr.driver.unit import Unit
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".chunk_layout": "ChunkLayout",
             ".codec_spec": "CodecChainSpec CodecSpec",
-            ".json_members": "SpecConflictError",
             ".context_resources": "CachePool Context",
             ".index_domain": "Dimension IndexDomain",
             ".index_transform": "DomainTransform",
+            ".json_members": "SpecConflictError",
             ".kv_store": "KvStore",
             ".open_target": "open open_any open_spec",
-            ".schema": "Schema",
+            ".schema": "Schema Unit",
             ".spec": "Spec",
             ".tensor_view": "TensorView",
-            ".unit": "Unit",
         },
     )
 

@@ -8,13 +8,12 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.serializers.storage_type import has_byte_order
+from aiozarr.codecs.serializers.bytes import has_byte_order
 from aiozarr.driver.codec_resolve import Elements, resolve_chain
 from aiozarr.driver.codec_spec import BYTES_TO_BYTES, SHARDING, CodecChainSpec, check_configuration, with_index_location
 from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import JSON, SpecConflictError, invalid
-from aiozarr.driver.matching import ArrayFacts, check_metadata, check_schema
-from aiozarr.driver.metadata_constraints import MetadataConstraints
+from aiozarr.driver.metadata_constraints import ArrayFacts, MetadataConstraints, check_metadata, check_schema
 from aiozarr.driver.new_array import effective_domain, new_array
 from aiozarr.driver.schema import Schema
 from aiozarr.driver.zarr2 import Zarr2Constraints, Zarr2Facts, check_zarr2, new_zarr2, parse_zarr2, zarr2_domain

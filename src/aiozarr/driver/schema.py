@@ -1,18 +1,233 @@
-"""Schemas: constraints on an array that do not depend on its format (TensorStore's `Schema`)."""
+"""Schemas: constraints on an array that do not depend on its format (TensorStore's `Schema`).
+
+With them come the types of their members: units of dimensions, which are a multiplier and a base unit, such as 4 nm
+(TensorStore's `Unit`), data types, and fill values as specs write them.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aiozarr.common.formatting import shown
 from aiozarr.driver.chunk_layout import ChunkLayout
 from aiozarr.driver.codec_spec import CodecChainSpec
-from aiozarr.driver.data_types import NAMES, parse_dtype, parse_schema_fill
 from aiozarr.driver.index_domain import IndexDomain
-from aiozarr.driver.json_members import JSON, Members, SpecConflictError, as_json, text
+from aiozarr.driver.json_members import (
+    JSON,
+    Members,
+    SpecConflictError,
+    array,
+    as_json,
+    boolean,
+    integer,
+    invalid,
+    number,
+    ranked,
+    text,
+)
 from aiozarr.driver.json_members import rank as parse_rank
-from aiozarr.driver.unit import Units, parse_units
+from aiozarr.errors import MetadataError
 from aiozarr.metadata.data_type import DataType
+
+_MULTIPLIER = re.compile(r"\s*([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)?(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit, such as 4 nm.
+
+    Attributes:
+        multiplier: how many base units.
+        base: the base unit; "" for numbers without one. It is compared as text and never converted.
+    """
+
+    multiplier: float
+    base: str
+
+    @classmethod
+    def parse(cls, value: JSON, path: str) -> Unit:
+        """Return the unit of `"4 nm"`, `4` or `[4, "nm"]`.
+
+        Raises:
+            InvalidSpecError: it is none of these.
+        """
+        if isinstance(value, str):
+            return cls.parse_text(value, path)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return cls(number(value, path), "")
+        pair = array(value, path)
+        if len(pair) != 2:
+            raise invalid(path, f"expected a multiplier and a base unit, not {shown(value)}")
+        multiplier = number(pair[0], f"{path}[0]")
+        if multiplier <= 0:
+            raise invalid(f"{path}[0]", f"a multiplier is more than 0, not {shown(multiplier)}")
+        return cls(multiplier, text(pair[1], f"{path}[1]").strip())
+
+    @classmethod
+    def parse_text(cls, value: JSON, path: str) -> Unit:
+        """Return the unit of `"4 nm"`, the form in metadata documents."""
+        found = _MULTIPLIER.fullmatch(text(value, path))
+        assert found is not None
+        return cls(float(found[1] or 1), found[2].strip())
+
+    def to_json(self) -> list[JSON]:
+        """Return `[4.0, "nm"]`, the form in schemas."""
+        return [float(self.multiplier), self.base]
+
+    def __str__(self) -> str:
+        if self.multiplier == 1:
+            return self.base or "1"
+        return f"{self.multiplier:.6g} {self.base}".rstrip()
+
+
+Units = tuple[Unit | None, ...]
+
+
+def parse_units(value: JSON, path: str) -> Units:
+    """Return one unit, or None, per dimension, of the `dimension_units` of a schema."""
+    return ranked(value, path, lambda each, where: None if each is None else Unit.parse(each, where))
+
+
+def parse_stored_units(value: JSON, path: str) -> Units:
+    """Return one unit, or None, per dimension, of the `dimension_units` in attributes, which are strings."""
+    return ranked(value, path, lambda each, where: None if each is None else Unit.parse_text(each, where))
+
+
+def render_units(units: Sequence[Unit | None]) -> list[str | None]:
+    """Return the form in attributes."""
+    return [None if unit is None else str(unit) for unit in units]
+
+
+def merge_units(a: Units | None, b: Units | None) -> Units | None:
+    """Return the units that satisfy those of a document and those of a schema; None is compatible with every unit.
+
+    Raises:
+        SpecConflictError: two units of one dimension differ.
+    """
+    if a is None or b is None:
+        return b if a is None else a
+    if len(a) != len(b) or any(x is not None and y is not None and x != y for x, y in zip(a, b, strict=True)):
+        raise SpecConflictError(
+            f"the units {render_units(a)} and {render_units(b)} differ",
+            member="schema.dimension_units",
+            expected=render_units(b),
+            found=render_units(a),
+        )
+    return tuple([y if x is None else x for x, y in zip(a, b, strict=True)])
+
+
+FillValue = NDArray[Any]
+NAMES = (
+    *("bool", "int2", "int4", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float4_e2m1fn", "float8_e3m4", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2"),
+    *("float8_e5m2fnuz", "float8_e8m0fnu", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
+"""The data types that the drivers store."""
+OTHER_NAMES = ("byte", "char", "string", "ustring", "json")
+"""Data types of TensorStore that may be named in a schema, and that the drivers do not store."""
+
+
+def parse_data_type(value: JSON, path: str) -> DataType:
+    """Return the data type that a spec's metadata name.
+
+    Raises:
+        InvalidSpecError: there is no such type.
+    """
+    if not isinstance(value, str) or value not in NAMES:
+        raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
+    return DataType.from_json(value)
+
+
+def parse_dtype(value: JSON, path: str) -> str:
+    """Return the name of a schema's data type.
+
+    Raises:
+        InvalidSpecError: there is no such type.
+    """
+    if not isinstance(value, str) or value not in (*NAMES, *OTHER_NAMES):
+        raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
+    return value
+
+
+def declared_type(name: str | None, member: str) -> DataType:
+    """Return the data type of a new array that a schema names; `member` of a document would name it, too.
+
+    Raises:
+        InvalidSpecError: no type is named, or the drivers do not store it.
+    """
+    if name is None:
+        raise invalid("dtype", f"the data type is unknown; {member}, dtype or schema.dtype gives it")
+    if name not in NAMES:
+        raise invalid("dtype", f"the driver does not store {name!r}; it stores {', '.join(NAMES)}")
+    return DataType.from_json(name)
+
+
+def parse_metadata_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
+    """Return the fill value of metadata, written as in documents: `"NaN"`, `"0x7fc00001"`, `[1, "NaN"]`.
+
+    Raises:
+        InvalidSpecError: the type has no such value.
+    """
+    if data_type.dtype.kind in "iu" and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    try:
+        return data_type.parse_fill_value(value)
+    except MetadataError as error:
+        raise invalid(path, f"{shown(value)} is no value of {data_type.name}") from error
+
+
+def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
+    """Return the fill value of a schema: a number or boolean, or nested arrays with a single one.
+
+    Raises:
+        InvalidSpecError: it has several elements, or the type has no such value.
+    """
+    while isinstance(value, list | tuple):
+        if len(value) != 1:
+            raise invalid(path, f"the fill value is a scalar, not {shown(value)}")
+        value = value[0]
+    kind = data_type.dtype.kind
+    if isinstance(value, str):
+        value = _of_text(value, kind)
+    if kind == "b":
+        return parse_metadata_fill(boolean(value, path), data_type, path)
+    if kind == "c":
+        raise invalid(path, "a schema cannot have a complex fill value; metadata.fill_value can")
+    if kind in "iu":
+        limits = np.iinfo(data_type.dtype)
+        return parse_metadata_fill(integer(value, path, int(limits.min), int(limits.max)), data_type, path)
+    return parse_metadata_fill(value, data_type, path)
+
+
+def _of_text(value: str, kind: str) -> JSON:
+    """Return the number or boolean that a string of a schema stands for; other strings unchanged."""
+    if kind == "b":
+        return {"true": True, "false": False}.get(value, value)
+    try:
+        if kind in "iu":
+            return int(value)
+        found = float.fromhex(value) if value.startswith("0x") else float(value)
+    except ValueError:
+        return value
+    return found if math.isfinite(found) else value
+
+
+def same_bits(a: FillValue, b: FillValue) -> bool:
+    """Return whether two fill values of one type are identical: equal NaN are, 0.0 and -0.0 are not."""
+    return a.tobytes() == b.tobytes()
+
+
+def fill_json(value: FillValue, data_type: DataType) -> JSON:
+    """Return the fill value as in documents."""
+    return data_type.render_fill_value(value)
+
 
 V2_CODEC_MEMBERS = ("compressor", "filters")
 

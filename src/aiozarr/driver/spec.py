@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiozarr.driver.context_resources import Bound, CachePool, Context, parse_bound
-from aiozarr.driver.data_types import parse_dtype
 from aiozarr.driver.document_format import FORMATS, Constraints, Facts, Format
 from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.index_transform import DomainTransform
 from aiozarr.driver.json_members import JSON, Members, as_json, boolean, invalid, one_of, text
 from aiozarr.driver.json_members import rank as parse_rank
 from aiozarr.driver.kv_store import KvStore, split_pipeline
-from aiozarr.driver.schema import Schema
+from aiozarr.driver.schema import Schema, parse_dtype
 from aiozarr.settings import Settings
 
 ASSUMPTIONS = ("assume_metadata", "assume_cached_metadata")

@@ -13,10 +13,9 @@ from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, PerDimens
 from aiozarr.driver.index_domain import IndexDomain, repeated_label
 from aiozarr.driver.index_transform import DomainTransform, OutputMap
 from aiozarr.driver.json_members import JSON
-from aiozarr.driver.schema import CodecSchema, Schema
+from aiozarr.driver.schema import CodecSchema, Schema, Unit
 from aiozarr.driver.selection import ArraySelection, array_selection, select, strided_selection
 from aiozarr.driver.stored_array import StoredArray, is_stale, rechecked, resized, resolved
-from aiozarr.driver.unit import Unit
 from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy import Array, View

@@ -12,13 +12,11 @@ from typing_extensions import Buffer
 
 from aiozarr.common.formatting import shown
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape
-from aiozarr.driver.chunk_shape import choose_chunk_shapes
-from aiozarr.driver.data_types import NAMES, FillValue, declared_type, fill_json
 from aiozarr.driver.index_domain import IndexDomain
 from aiozarr.driver.json_members import JSON, Members, SpecConflictError, as_json, invalid, lengths, one_of, same_json
-from aiozarr.driver.matching import check_schema, merged_domain, mismatch
-from aiozarr.driver.schema import CodecSchema, Schema
-from aiozarr.driver.unit import Units
+from aiozarr.driver.metadata_constraints import check_schema, merged_domain, mismatch
+from aiozarr.driver.new_array import choose_chunk_shapes
+from aiozarr.driver.schema import NAMES, CodecSchema, FillValue, Schema, Units, declared_type, fill_json
 from aiozarr.errors import InvalidMetadataError, MetadataError
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.format_rules import rules_of

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
-from aiozarr.codecs.core.codec import array_over, byte_view
+from aiozarr.codecs.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
-from aiozarr.memory.per_thread import thread_memory
+from aiozarr.memory.pages import thread_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.core.chain import CodecChain, parse_chain
+from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes

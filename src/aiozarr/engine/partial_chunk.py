@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.pipeline.raw_layout import RawLayout
+from aiozarr.codecs.chunk_layouts import RawLayout
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription

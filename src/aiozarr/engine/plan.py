@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr.codecs import ShardIndex, ShardLayout
-from aiozarr.codecs.pipeline.raw_layout import RawLayout
+from aiozarr.codecs.chunk_layouts import RawLayout
 from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
 from aiozarr.engine.multipart_plan import NO_SPLIT, count_parts, split_range

@@ -145,7 +145,7 @@ def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
 
 def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     """Return all inner chunks; None if one is stored and not cached, or an index is not cached."""
-    from aiozarr.codecs.pipeline.shard_layout import EMPTY
+    from aiozarr.codecs.chunk_layouts import EMPTY
 
     layout, indexes = read.layout, state.indexes_if_made
     if indexes is None:

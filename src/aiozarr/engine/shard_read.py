@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 
 from aiozarr.codecs import ShardIndex
-from aiozarr.codecs.pipeline.shard_layout import EMPTY
+from aiozarr.codecs.chunk_layouts import EMPTY
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
 from aiozarr.engine.layout import ArrayLayout, inner_parts

@@ -19,9 +19,7 @@ from yarl import URL
 from aiozarr.errors import AiozarrError, ShortReadError, StoreError, StoreTimeoutError, UnauthenticatedError
 from aiozarr.http1.connect import connect_error
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
-from aiozarr.http1.redirect import REDIRECTS, RedirectChain, location_of
 from aiozarr.http1.request import USER_AGENT, PieceReader, conditional_headers
 from aiozarr.http1.response_check import (
     HASH_HEADER,
@@ -34,7 +32,16 @@ from aiozarr.http1.response_check import (
     check_response,
     over_limit,
 )
-from aiozarr.http1.url import Proxies, WebAddress, usable_proxy
+from aiozarr.http1.url import (
+    REDIRECTS,
+    Endpoint,
+    Proxies,
+    RedirectChain,
+    WebAddress,
+    default_ssl_context,
+    location_of,
+    usable_proxy,
+)
 
 _ENVIRONMENT_PROXIES = Proxies()
 

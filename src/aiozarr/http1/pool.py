@@ -8,14 +8,13 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from aiozarr.common.concurrency import cancel_and_wait
-from aiozarr.common.fd_limit import open_file_limit
+from aiozarr.common.concurrency import cancel_and_wait, open_file_limit
 from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.http1.buffer_pool import BufferPool
 from aiozarr.http1.connect import HostAddresses, connect, connect_error, is_out_of_files, server_name
 from aiozarr.http1.connection import Connection, Response, ResponseReceiver, StaleConnectionError
-from aiozarr.http1.endpoint import Endpoint, default_ssl_context
 from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.url import Endpoint, default_ssl_context
 
 if TYPE_CHECKING:
     from aiozarr.http1.request import PieceReader

@@ -1,16 +1,23 @@
-"""URLs of web servers, parsed once, and the proxies for them. Shown forms hold no secrets."""
+"""URLs of web servers, parsed once: endpoints, proxies, redirects.
+
+An endpoint has the address of a server, the limits of connections to it, and its TLS context. Redirects never lead
+from https to http or in a loop, and no credentials go to another origin. Shown forms of URLs hold no secrets.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import os
+import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.http1.connection import Response
 from aiozarr.model import is_unicode
 
 MAX_LABEL_LETTERS = 63
@@ -201,3 +208,138 @@ def usable_proxy(url: str | None) -> str | None:
     except ValueError:
         raise StoreError("the URL of the proxy cannot be read: http://host:port is wanted") from None
     return url
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The server that a pool connects to, and how. Equal endpoints share connections.
+
+    Attributes:
+        secure: True for TLS.
+        host: a name or an address, without the brackets of IPv6.
+        port: the TCP port.
+        ssl_context: how certificates are checked; None: by the system's certificates, with the host's name.
+        max_connections: connections open at once, as far as open files allow. Further requests wait, first in,
+            first out.
+        idle_timeout: seconds without progress after which a response is given up.
+        connect_timeout: seconds for name resolution, connection and TLS together.
+    """
+
+    secure: bool
+    host: str
+    port: int
+    ssl_context: ssl.SSLContext | None = None
+    max_connections: int = 1024
+    idle_timeout: float = 20.0
+    connect_timeout: float = 20.0
+
+
+@functools.cache
+def default_ssl_context() -> ssl.SSLContext:
+    """Return the context of the process: loading the system's certificates takes tens of milliseconds."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def custom_ssl_context(root_certificate: str | None, *, allow_invalid: bool) -> ssl.SSLContext | None:
+    """Return a context that deviates from the default one.
+
+    Args:
+        root_certificate: certificates in PEM that are trusted besides those of the system.
+        allow_invalid: check no certificates.
+
+    Returns:
+        the context; equal arguments give the same one. None if the arguments ask for the default one.
+
+    Raises:
+        ValueError: `root_certificate` holds no certificates.
+    """
+    if not root_certificate and not allow_invalid:
+        return None
+    return _make_context(root_certificate or "", allow_invalid)
+
+
+@functools.lru_cache(64)  # stores with the same context share connections
+def _make_context(root_certificate: str, allow_invalid: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if root_certificate:
+        try:
+            context.load_verify_locations(cadata=root_certificate)
+        except (ssl.SSLError, ValueError):
+            raise ValueError("the storage option 'root_certificate' holds no certificates in PEM") from None
+        # Python 3.13 requires extensions that private authorities leave out.
+        context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    if allow_invalid:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+MAX_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(frozen=True)
+class RedirectChain:
+    """The URLs of one request that was redirected.
+
+    Attributes:
+        start: the server that the request was first sent to.
+        url: the URL to which it is sent next.
+        visited: the URLs to which it was sent before.
+        same_origin: True as long as the request has not left the origin of `start`. After that it carries no
+            credentials any more, not even if another server redirects it back.
+    """
+
+    start: WebAddress
+    url: str
+    visited: tuple[str, ...] = ()
+    same_origin: bool = True
+
+    @property
+    def address(self) -> WebAddress:
+        return WebAddress.parse(self.url)
+
+    def followed(self, location: str) -> RedirectChain:
+        """Return the chain after one more redirect.
+
+        Raises:
+            StoreError: the redirect breaks the rules.
+        """
+        url = _next_url(self.url, self.address, location)
+        visited = (*self.visited, self.url)
+        if url in visited:
+            raise StoreError("the redirects form a loop")
+        if len(visited) > MAX_REDIRECTS:
+            raise StoreError(f"more than {MAX_REDIRECTS} redirects")
+        return RedirectChain(
+            self.start, url, visited, self.same_origin and WebAddress.parse(url).origin == self.start.origin
+        )
+
+
+def location_of(response: Response) -> str:
+    """Return the location that a redirect names.
+
+    Raises:
+        StoreError: it names none.
+    """
+    location = response.headers.get(b"location")
+    if location is None:
+        raise StoreError("a redirect without a Location", status=response.status)
+    return location.decode("utf-8", "surrogateescape")
+
+
+def _next_url(url: str, current: WebAddress, location: str) -> str:
+    try:
+        there = urljoin(url, location)
+        following = WebAddress.parse(there)
+    except ValueError:
+        raise StoreError("a redirect to something that is not HTTP was not followed") from None
+    if current.secure and not following.secure:
+        raise StoreError("a redirect from https to http was not followed")
+    path = following.path + ("/" if there.partition("?")[0].partition("#")[0].endswith("/") else "")
+    if following.origin == current.origin and path == current.path + "/":
+        raise StoreError("the key names a directory of the server")
+    return f"{following.origin}{path}{f'?{following.query}' if following.query else ''}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from aiozarr.common.fd_limit import open_file_limit
+from aiozarr.common.concurrency import open_file_limit
 from aiozarr.errors import StoreError
 from aiozarr.schedule.requests import RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import is_overload

@@ -165,7 +165,7 @@ def _flat(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a store, with those under the name of its protocol among them."""
     if not options:
         return options
-    from aiozarr.stores.options.option_table import flatten
+    from aiozarr.stores.option_table import flatten
 
     return flatten(scheme, options)
 
@@ -193,7 +193,7 @@ def _local_archive(path: str) -> tuple[str, str] | None:
 
 
 def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.options.option_table import pick
+    from aiozarr.stores.option_table import pick
     from aiozarr.stores.zip import ZipStore
 
     own, rest = pick("zip", ("durable", *_ZIP), _flat("file", options))
@@ -241,7 +241,7 @@ def _inside(location: str, inner: str, options: dict[str, Any]) -> Store:
         return _zip(os.path.expanduser(location), inner, options)
     if location.lower().startswith("file://"):
         return _zip(_file_path(location), inner, options)
-    from aiozarr.stores.options.option_table import pick
+    from aiozarr.stores.option_table import pick
     from aiozarr.stores.zip import RemoteZipStore
 
     own, rest = pick("zip", _ZIP, options)
@@ -279,7 +279,7 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
 
 def _references(rest: str, options: dict[str, Any]) -> Store:
     """Open `reference::URL`, `reference://` with the option `fo`, and the URL of a node in either."""
-    from aiozarr.stores.options.option_table import pick
+    from aiozarr.stores.option_table import pick
 
     own, rest_of_options = pick("reference", _REFERENCE, options)
     document: Any = own.pop("fo", None)

@@ -21,7 +21,7 @@ from aiozarr.stores import LocalStore
 from aiozarr.stores.blocking import in_thread, in_thread_uncancelled, iterate_in_thread
 from aiozarr.stores.capabilities import PROBE_PREFIX, UploadStore
 from aiozarr.stores.local.atomic_write import prune, remove_files
-from aiozarr.stores.local.errors import store_error
+from aiozarr.stores.local.stored_file import store_error
 from aiozarr.stores.local.walk import abandoned_files
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore
 

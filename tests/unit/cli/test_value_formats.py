@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from aiozarr.cli.value_formats import FORMATS
+from aiozarr.cli.value_commands import FORMATS
 
 
 def encoded(kind: str, values: np.ndarray, *, rows: int = 100) -> bytes:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from aiozarr.common.fd_limit import open_file_limit
-from aiozarr.http1.endpoint import Endpoint
+from aiozarr.common.concurrency import open_file_limit
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.url import Endpoint
 from tests.support.servers.http_server import FaultServer
 
 
@@ -28,7 +28,7 @@ GET = RequestTemplate("host", {}).render("GET", "/key", Expectation())
 SCARCE = """
 import asyncio, resource, sys
 from aiozarr.engine.private_thread import new_loop
-from aiozarr.http1.endpoint import Endpoint
+from aiozarr.http1.url import Endpoint
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from aiozarr.driver.chunk_layout import ChunkLayout
-from aiozarr.driver.chunk_shape import choose_chunk_shapes, nearest_divisor, nearest_multiple
 from aiozarr.driver.json_members import SpecConflictError
+from aiozarr.driver.new_array import choose_chunk_shapes, nearest_divisor, nearest_multiple
 from aiozarr.errors import InvalidSpecError
 from tests.support.tensorstore_pairs import pairs
 

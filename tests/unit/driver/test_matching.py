@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from aiozarr.driver.document_format import FORMATS, parse_stored
-from aiozarr.driver.matching import ArrayFacts
-from aiozarr.driver.metadata_constraints import MetadataConstraints
+from aiozarr.driver.metadata_constraints import ArrayFacts, MetadataConstraints
 from aiozarr.driver.schema import Schema
 from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchError
 from tests.support.tensorstore_pairs import label_of, pairs

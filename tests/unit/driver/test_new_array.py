@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from aiozarr.driver.json_members import SpecConflictError
-from aiozarr.driver.matching import ArrayFacts
-from aiozarr.driver.metadata_constraints import MetadataConstraints
+from aiozarr.driver.metadata_constraints import ArrayFacts, MetadataConstraints
 from aiozarr.driver.new_array import new_array
 from aiozarr.driver.schema import Schema
 from aiozarr.errors import InvalidSpecError

@@ -16,8 +16,8 @@ from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import Range
+from aiozarr.stores.http.http_options import HTTPOptions
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.stores.options.http_options import HTTPOptions
 from tests.support.certificates import authority
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer

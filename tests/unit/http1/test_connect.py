@@ -16,10 +16,10 @@ from aiozarr.engine.private_thread import new_loop
 from aiozarr.errors import StoreError
 from aiozarr.http1.connect import ATTEMPT_DELAY, AVOID_SECONDS, TTL_SECONDS, HostAddresses, connect
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint import Endpoint
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.url import Endpoint
 from aiozarr.testing.virtual_time import in_virtual_time
 from tests.support.fake_resolver import FakeResolver
 from tests.support.servers.http_server import FaultServer

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from aiozarr.errors import ShortReadError, StoreError
 from aiozarr.http1.connection import BodyCutError, Connection, Response, StaleConnectionError
-from aiozarr.http1.endpoint import Endpoint
 from aiozarr.http1.pool import TICKS, Pool
 from aiozarr.http1.response_check import Accept, Expectation
+from aiozarr.http1.url import Endpoint
 from aiozarr.model import Range
 
 if TYPE_CHECKING:

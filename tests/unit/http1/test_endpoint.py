@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from aiozarr.http1.endpoint import custom_ssl_context, default_ssl_context
+from aiozarr.http1.url import custom_ssl_context, default_ssl_context
 from tests.support.certificates import authority
 
 

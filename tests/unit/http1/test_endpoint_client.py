@@ -14,7 +14,7 @@ from aiozarr.http1.endpoint_client import ONE_WRITE_BYTES, EndpointClient, Reque
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES, Expectation
 from aiozarr.http1.url import Proxies, WebAddress
-from aiozarr.stores.options.http_options import HTTPOptions
+from aiozarr.stores.http.http_options import HTTPOptions
 from tests.support.http_proxy import proxy
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer

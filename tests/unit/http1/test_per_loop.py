@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint import Endpoint
-from aiozarr.http1.per_loop import acquire, release
+from aiozarr.http1.endpoint_client import acquire, release
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
+from aiozarr.http1.url import Endpoint
 from tests.support.servers.http_server import FaultServer
 
 DATA = bytes(range(256)) * 1000

@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
 from aiozarr.http1.connection import Connection, Response
-from aiozarr.http1.endpoint import Endpoint
 from aiozarr.http1.pool import MAX_WRITE_BYTES, PIECE_BYTES, Pool
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation
+from aiozarr.http1.url import Endpoint
 from aiozarr.model import Range
 from tests.support.certificates import authority
 from tests.support.fake_resolver import FakeResolver

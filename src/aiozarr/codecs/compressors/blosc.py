@@ -14,10 +14,9 @@ import numpy as np
 from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.compressors import blosc_snappy
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, one_of
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
 
 _COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")

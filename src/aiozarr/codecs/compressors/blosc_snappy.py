@@ -10,7 +10,7 @@ from struct import Struct
 
 import numpy as np
 
-from aiozarr.codecs.core.codec import AnyArray
+from aiozarr.codecs.codec import AnyArray
 
 FORMAT = 2
 """The number of snappy in a Blosc header."""

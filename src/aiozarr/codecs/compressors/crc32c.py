@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import google_crc32c
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import BytesBytesCodec, byte_array
-from aiozarr.codecs.core.configuration import UnconfiguredCodec
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import BytesBytesCodec, byte_array
+from aiozarr.codecs.registry import UnconfiguredCodec, register
 from aiozarr.errors import ChecksumError, CodecError
 
 CHECKSUM_BYTES = 4

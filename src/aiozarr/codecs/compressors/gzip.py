@@ -1,4 +1,9 @@
-"""The codec `gzip`, and the base class of all codecs of streams that are decompressed within a known bound."""
+"""Chooses the library that inflates: isal if it is installed, otherwise zlib. isal takes about half the time.
+
+aiozarr compresses with zlib only: isal has other levels, and its output is larger.
+
+The codec `gzip`, and the base class of all codecs of streams that are decompressed within a known bound.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,78 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import ClassVar, Protocol, Self
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.compressors.inflate import GZIP, inflate_errors, inflater
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec
-from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import JSON, BytesBytesCodec
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, register
 from aiozarr.errors import CodecError
+
+GZIP = 16 + zlib.MAX_WBITS
+ZLIB = zlib.MAX_WBITS
+
+_library: ModuleType | None = None
+
+
+class Inflater(Protocol):
+    """A decompressor of either library."""
+
+    @property
+    def eof(self) -> bool:
+        """True after the end of the stream, if its checksum matches."""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """The bytes after the end of the stream."""
+        ...
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """The input that was not consumed because of the limit."""
+        ...
+
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes:
+        """Return at most `max_length` bytes."""
+        ...
+
+
+def inflater(container: int) -> Inflater:
+    """Return a decompressor of one stream in the container `GZIP` or `ZLIB`."""
+    made: Inflater = _load().decompressobj(container)
+    return made
+
+
+def inflate_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that decompressors raise for damaged data."""
+    error: type[Exception] = _load().error
+    return (error, zlib.error)
+
+
+def crc32(data: Buffer) -> int:
+    """Return the CRC-32 of `data`. isal takes a tenth of the time of zlib."""
+    value: int = _load().crc32(data)
+    return value
+
+
+def adler32(data: Buffer) -> int:
+    """Return the Adler-32 of `data`. isal takes a fifth of the time of zlib."""
+    value: int = _load().adler32(data)
+    return value
+
+
+def _load() -> ModuleType:
+    global _library
+    if _library is None:
+        try:
+            _library = import_module("isal.isal_zlib")
+        except ImportError:
+            _library = zlib
+    return _library
+
 
 _PIECE = 16 << 10
 _ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, OSError, ValueError, EOFError, MemoryError)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 import zstandard
 
-from aiozarr.codecs.core.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.core.configuration import FieldsCodec, boolean, check_members, integer
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.registry import FieldsCodec, boolean, check_members, integer, register
 from aiozarr.errors import CodecError
-from aiozarr.memory.per_thread import thread_memory
+from aiozarr.memory.pages import thread_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -13,11 +13,10 @@ from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImpo
 from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from typing_extensions import Buffer
 
-from aiozarr.codecs.compressors import inflate
+from aiozarr.codecs.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
+from aiozarr.codecs.compressors import gzip as inflate
 from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
-from aiozarr.codecs.core.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
-from aiozarr.codecs.core.configuration import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.registry import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
 
 _MAX_ITEM = 1 << 31

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, codec_errors
-from aiozarr.codecs.core.configuration import CHECKS, check_members, import_library, invalid
+from aiozarr.codecs.codec import JSON, AnyArray, codec_errors
 from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
 from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
+from aiozarr.codecs.registry import CHECKS, check_members, import_library, invalid
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, MetadataError

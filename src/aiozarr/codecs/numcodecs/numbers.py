@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.core.configuration import (
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.registry import (
     CHECKS,
     FieldsCodec,
     check_members,
@@ -24,8 +24,8 @@ from aiozarr.codecs.core.configuration import (
     integer,
     number,
     one_of,
+    register,
 )
-from aiozarr.codecs.core.registry import register
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError
 

@@ -11,9 +11,9 @@ import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, byte_array, codec_errors
-from aiozarr.codecs.core.configuration import check_members, invalid, required
+from aiozarr.codecs.codec import JSON, AnyArray, byte_array, codec_errors
 from aiozarr.codecs.numcodecs.parameters import data_type, is_object_type, simple_type
+from aiozarr.codecs.registry import check_members, invalid, required
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError
 

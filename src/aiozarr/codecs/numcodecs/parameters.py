@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.configuration import CHECKS, integer, invalid, required
+from aiozarr.codecs.registry import CHECKS, integer, invalid, required
 from aiozarr.common.formatting import shown
 
 _SIMPLE_TYPE = re.compile(

@@ -10,12 +10,11 @@ from typing import Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.chain import CodecChain, parse_chain
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
-from aiozarr.codecs.core.configuration import check_members, invalid, required
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.dimensions import TransposeCodec
-from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
+from aiozarr.codecs.registry import check_members, invalid, register, required
 from aiozarr.codecs.serializers.bytes import BytesCodec
 from aiozarr.errors import CodecError, InvalidMetadataError
 

@@ -9,10 +9,9 @@ from typing import Literal, Self, TypeAlias, get_args
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
-from aiozarr.codecs.core.configuration import check_members, integer, invalid, one_of, unsupported
-from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.serializers.storage_type import bits_used, storage_type
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
+from aiozarr.codecs.registry import check_members, integer, invalid, one_of, register, unsupported
+from aiozarr.codecs.serializers.bytes import bits_used, storage_type
 from aiozarr.errors import CodecError
 
 _BLOCK = 1 << 15

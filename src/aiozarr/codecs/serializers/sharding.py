@@ -10,12 +10,11 @@ from typing import Literal, Self
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.chain import CodecChain, parse_chain
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, Region, view_region
-from aiozarr.codecs.core.configuration import check_members, integers, invalid, one_of, required
-from aiozarr.codecs.core.registry import register
-from aiozarr.codecs.pipeline.codec_pipeline import CodecPipeline
-from aiozarr.codecs.pipeline.shard_layout import EMPTY, NAME, ShardedArrayBytesCodec, ShardLayout
+from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.chunk_layouts import EMPTY, NAME, ShardedArrayBytesCodec, ShardLayout
+from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, Region, view_region
+from aiozarr.codecs.codec_pipeline import CodecPipeline
+from aiozarr.codecs.registry import check_members, integers, invalid, one_of, register, required
 from aiozarr.model import resolve_range
 
 _MAX_EDGE = 2**63 - 1

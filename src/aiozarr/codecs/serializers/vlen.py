@@ -10,9 +10,8 @@ import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
-from aiozarr.codecs.core.configuration import UnconfiguredCodec, unsupported
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
+from aiozarr.codecs.registry import UnconfiguredCodec, register, unsupported
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4

@@ -12,17 +12,17 @@ import ml_dtypes
 import numpy as np
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
-from aiozarr.codecs.core.configuration import (
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
+from aiozarr.codecs.registry import (
     CHECKS,
     check_members,
     import_library,
     integer,
     one_of,
+    register,
     required,
     unsupported,
 )
-from aiozarr.codecs.core.registry import register
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 _MAX_RANK = 4

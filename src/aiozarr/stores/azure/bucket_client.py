@@ -18,7 +18,7 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
 from aiozarr.model import Entry, Precondition, Range, Supports, Version
-from aiozarr.stores.azure.address import AzureEndpoint, AzureUrl, find_endpoint, parse_url
+from aiozarr.stores.azure.address import AzureEndpoint, AzureOptions, AzureUrl, azure_options, find_endpoint, parse_url
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
 from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
 from aiozarr.stores.bucket.listing import (
@@ -34,7 +34,6 @@ from aiozarr.stores.bucket.listing import (
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
-from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 VERSION = "2023-11-03"
 """The protocol's version. Anonymous requests without it get that of 2009, signed ones that of their signature."""

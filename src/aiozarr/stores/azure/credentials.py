@@ -25,13 +25,13 @@ from aiozarr.stores.azure.address import (
     EMULATOR_ACCOUNT,
     EMULATOR_KEY,
     AzureEndpoint,
+    AzureOptions,
     environment_connection,
     parse_connection_string,
 )
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.http.errors import ServerClock
-from aiozarr.stores.options.azure_options import AzureOptions
-from aiozarr.stores.options.option_table import is_set
+from aiozarr.stores.option_table import is_set
 
 Kind = Literal["anonymous", "key", "sas", "token", "credential", "identity"]
 """No credentials, an account key, a signature, a bearer token, or an object that gets tokens: a given one, or ours."""

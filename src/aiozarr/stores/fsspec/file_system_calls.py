@@ -1,4 +1,4 @@
-"""Calls methods of a file system: coroutines on its own loop, blocking methods in threads."""
+"""Calls methods of a file system: coroutines on its own loop for callers on another, blocking methods in threads."""
 
 from __future__ import annotations
 
@@ -6,18 +6,85 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from aiozarr.common.concurrency import retrieve_error
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import ForkedProcessError, StoreError
 from aiozarr.stores.blocking import in_thread, in_thread_uncancelled
-from aiozarr.stores.fsspec.cross_loop import run_on_loop
 from aiozarr.stores.fsspec.errors import translate
-from aiozarr.stores.fsspec.instances import InstanceSource, UrlSource, usable_instance
-from aiozarr.stores.fsspec.traits import FileSystemTraits, is_async
+from aiozarr.stores.fsspec.instances import FileSystemTraits, InstanceSource, UrlSource, is_async, usable_instance
+
+T = TypeVar("T")
+
+
+async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run the coroutine that `make` returns on the loop `there`, and return its result here.
+
+    A cancellation is passed on and waited for: when it is raised here, the coroutine has ended.
+
+    Raises:
+        StoreError: the loop `there` has ended, or the coroutine was cancelled there.
+    """
+    here = asyncio.get_running_loop()
+    if here is there:
+        return await make()
+    call = _LoopCall(there, here, make)
+    try:
+        there.call_soon_threadsafe(call.begin)
+    except RuntimeError as error:
+        raise StoreError("the loop of the file system has ended") from error
+    try:
+        await call.answer
+    except BaseException as stop:
+        with contextlib.suppress(RuntimeError):  # the loop there has ended, and with it the coroutine
+            there.call_soon_threadsafe(call.cancel)
+            while not call.ended and not isinstance(stop, GeneratorExit):
+                call.answer = here.create_future()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await call.answer
+        raise
+    task = call.task
+    if task is None or task.cancelled():
+        raise StoreError("the request was cancelled on the loop of the file system", retryable=True)
+    return task.result()
+
+
+class _LoopCall(Generic[T]):
+    def __init__(
+        self,
+        there: asyncio.AbstractEventLoop,
+        here: asyncio.AbstractEventLoop,
+        make: Callable[[], Coroutine[Any, Any, T]],
+    ) -> None:
+        self._there, self._here, self._make = there, here, make
+        self.task: asyncio.Task[T] | None = None
+        self.ended = False
+        self.answer: asyncio.Future[None] = here.create_future()
+
+    def begin(self) -> None:
+        """Run on the loop `there`, before `cancel`: callbacks run in the order in which they were posted."""
+        self.task = self._there.create_task(self._make())
+        self.task.add_done_callback(self._report_end)
+
+    def cancel(self) -> None:
+        """Run on the loop `there`."""
+        if self.task is not None:
+            self.task.cancel()
+
+    def _report_end(self, task: asyncio.Task[T]) -> None:
+        retrieve_error(task)  # the caller may have been cancelled
+        with contextlib.suppress(RuntimeError):  # the loop of a cancelled caller may be closed
+            self._here.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        self.ended = True
+        if not self.answer.done():
+            self.answer.set_result(None)
+
 
 STRIPES = 64
 """Number of locks of a file system whose calls for different paths may run at once."""

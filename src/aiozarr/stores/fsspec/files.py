@@ -12,7 +12,7 @@ from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, check_key, res
 from aiozarr.stores.contract import byte_view
 from aiozarr.stores.fsspec.errors import is_missing_file, is_missing_in_listing, is_refused_key, refuses_range
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
-from aiozarr.stores.fsspec.traits import FileSystemTraits
+from aiozarr.stores.fsspec.instances import FileSystemTraits
 
 UNKNOWN_SIZE = -1
 """The size of a file whose file system does not return it."""

@@ -18,9 +18,8 @@ from aiozarr.stores.contract import Store, byte_view, directory_url, split_root,
 from aiozarr.stores.fsspec.errors import is_missing_file, translate
 from aiozarr.stores.fsspec.file_system_calls import FileSystemCalls
 from aiozarr.stores.fsspec.files import UNKNOWN_SIZE, FileLister, FileReader
-from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of
+from aiozarr.stores.fsspec.instances import digest, reveals, secrets_of, traits_of
 from aiozarr.stores.fsspec.root import FileSystemRoot, resolve_root
-from aiozarr.stores.fsspec.traits import traits_of
 from aiozarr.stores.local.store import LocalStore
 
 ERASE_CONCURRENCY = 32

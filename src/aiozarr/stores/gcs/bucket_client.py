@@ -16,15 +16,19 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Precondition, Supports, Version
-from aiozarr.stores.bucket.body_checksum import BodyChecksum
-from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, is_whole_object
+from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BodyChecksum, BucketClient, is_whole_object
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
-from aiozarr.stores.gcs.address import find_endpoint, find_source, parse_url, sends_credentials_openly
+from aiozarr.stores.gcs.address import (
+    GcsOptions,
+    find_endpoint,
+    find_source,
+    gcs_options,
+    parse_url,
+    sends_credentials_openly,
+)
 from aiozarr.stores.gcs.credentials import account_name, make_source
-from aiozarr.stores.gcs.responses import gcs_error, parse_page, stored_checksum
-from aiozarr.stores.gcs.upload import upload
+from aiozarr.stores.gcs.upload import gcs_error, parse_page, stored_checksum, upload
 from aiozarr.stores.http.errors import is_missing_key
-from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
 
 MAX_REWRITES = 10_000
 """Calls that copy one object; each copies a MiB at least."""

@@ -12,8 +12,7 @@ from typing import Any
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.bucket.token_source import TokenSource
-from aiozarr.stores.gcs.address import Source
-from aiozarr.stores.options.gcs_options import GcsOptions
+from aiozarr.stores.gcs.address import GcsOptions, Source
 
 REQUEST_SECONDS = 20
 """The time limit of a request for a token."""

@@ -19,16 +19,15 @@ from urllib.parse import unquote
 
 from aiozarr.errors import StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import RequestTemplate, check_headers, quote_key
 from aiozarr.http1.response_check import MAX_CUT_BYTES, Accept, Expectation, etag_of
-from aiozarr.http1.url import Proxies, WebAddress, fingerprint
+from aiozarr.http1.url import Proxies, WebAddress, custom_ssl_context, fingerprint
 from aiozarr.model import Entry, Supports, check_key, resolve_range
 from aiozarr.stores.contract import Store, directory_url, with_root
+from aiozarr.stores.http.http_options import HTTPOptions, http_options
 from aiozarr.stores.http.object_client import ObjectClient
 from aiozarr.stores.http.web_store import HEAD_REFUSED, WebStore
-from aiozarr.stores.options.http_options import HTTPOptions, http_options
 
 # Public containers of Azure are often read by their plain URLs. Azure has no suffix ranges, and ranges without an end
 # only in requests that name a version of its protocol.

@@ -42,7 +42,7 @@ from aiozarr.stores.local.atomic_write import (
     replace_files,
     version_of,
 )
-from aiozarr.stores.local.errors import IMPOSSIBLE_NAME, MISSING, store_error
+from aiozarr.stores.local.stored_file import IMPOSSIBLE_NAME, MISSING, store_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

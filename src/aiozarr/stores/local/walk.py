@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from aiozarr.model import Entry
 from aiozarr.stores.local.atomic_write import TEMPORARY, has_writer, prune, remove_files, version_of
-from aiozarr.stores.local.errors import MISSING
+from aiozarr.stores.local.stored_file import MISSING
 
 BATCH_ENTRIES = 512
 MIN_ABANDONED_SECONDS = 1.0

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from aiozarr.http1.request import quote_key
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
-from aiozarr.stores.options.option_table import is_set
-from aiozarr.stores.options.s3_options import S3Options
+from aiozarr.stores.option_table import is_set
+from aiozarr.stores.s3.s3_options import S3Options
 
 Source = Literal["anonymous", "given", "environment", "profile", "chain"]
 """The source of credentials: none, options, environment, a profile, or the search of the client library."""

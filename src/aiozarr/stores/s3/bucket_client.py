@@ -20,8 +20,7 @@ from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Precondition, Supports, Version
-from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum, checksum_of
-from aiozarr.stores.bucket.bucket_client import BucketClient, condition_headers
+from aiozarr.stores.bucket.bucket_client import ALGORITHMS, BodyChecksum, BucketClient, checksum_of, condition_headers
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.errors import (
@@ -34,7 +33,6 @@ from aiozarr.stores.http.errors import (
     is_skewed,
     request_id,
 )
-from aiozarr.stores.options.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
     S3Endpoint,
@@ -60,8 +58,15 @@ from aiozarr.stores.s3.messages import (
     result_version,
     stored_checksum,
 )
-from aiozarr.stores.s3.region_client import CHECKSUM_MODE, S3RegionClient, fetch_region
-from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials, canonical_query
+from aiozarr.stores.s3.region_client import (
+    ANONYMOUS,
+    CHECKSUM_MODE,
+    S3Credentials,
+    S3RegionClient,
+    canonical_query,
+    fetch_region,
+)
+from aiozarr.stores.s3.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 
 SINGLE_PUT_BYTES = 64 << 20
 """Larger values are uploaded in parts, which can be sent side by side."""

@@ -12,11 +12,10 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.redirect import REDIRECTS
 from aiozarr.http1.response_check import Headers
+from aiozarr.http1.url import REDIRECTS
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
-from aiozarr.stores.bucket.body_checksum import ALGORITHMS, BodyChecksum
-from aiozarr.stores.bucket.bucket_client import PAGE_SIZE
+from aiozarr.stores.bucket.bucket_client import ALGORITHMS, PAGE_SIZE, BodyChecksum
 from aiozarr.stores.bucket.listing import (
     MAX_TAGS,
     ListingPage,

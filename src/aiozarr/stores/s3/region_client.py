@@ -1,20 +1,163 @@
-"""The connections and the signatures for one bucket in one region."""
+"""The connections and the signatures for one bucket in one region.
+
+Requests are signed by AWS Signature Version 4 in the query of the URL ("Authenticating Requests: Using Query
+Parameters" in the S3 API reference). The headers of a request are signed with it.
+"""
 
 from __future__ import annotations
 
+import hmac
 import os
 import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import NamedTuple
+from urllib.parse import quote
 
-from aiozarr.http1.endpoint import custom_ssl_context
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
-from aiozarr.http1.url import Proxies
+from aiozarr.http1.url import Proxies, custom_ssl_context
 from aiozarr.stores.http.errors import ServerClock
-from aiozarr.stores.options.s3_options import S3Options
 from aiozarr.stores.s3.address import S3Endpoint
 from aiozarr.stores.s3.messages import region_in
-from aiozarr.stores.s3.signer import ANONYMOUS, S3Credentials, Signer
+from aiozarr.stores.s3.s3_options import S3Options
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+
+VALID_SECONDS = 3600
+
+SAME_MOMENT_SECONDS = 60
+"""URLs signed within this time have the same time of signature."""
+
+MAX_KNOWN_QUERIES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class S3Credentials:
+    """An access key, its secret and, for temporary credentials, the session token."""
+
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+ANONYMOUS = S3Credentials("", "")
+"""Stands for no credentials: requests are not signed."""
+
+
+def canonical_query(query: Mapping[str, str]) -> str:
+    """Return `query` percent-encoded, in the order of a signature: by name, and not by the encoded text."""
+    pairs = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in query.items())
+    return "&".join([f"{name}={value}" for name, value in pairs])
+
+
+class Signer:
+    """Signs requests to one server with the same credentials; their common parts are computed once a minute.
+
+    The common parts are replaced as a whole: any number of threads may sign.
+
+    Attributes:
+        credentials: the credentials that sign.
+    """
+
+    __slots__ = ("_clock", "_day", "_host", "_host_line", "_moment", "_region", "credentials")
+
+    def __init__(
+        self,
+        credentials: S3Credentials,
+        region: str,
+        host: str,
+        clock: Callable[[], float] = lambda: time.time(),  # noqa: PLW0108  # a test may replace the function
+    ) -> None:
+        """Describe the common parts of the requests.
+
+        Args:
+            credentials: the credentials that sign.
+            region: the region of the server, as it is configured there.
+            host: host and port as in the Host header, which is signed.
+            clock: returns the server's time in seconds since the epoch.
+        """
+        self.credentials = credentials
+        self._clock = clock
+        self._region = region
+        self._host = host
+        self._day = ("", b"")
+        self._host_line = f"host:{host}\n".encode()
+        self._moment = _Moment(float("-inf"), "", "", b"", b"", {})
+
+    def target(self, method: str, path: str, query: str = "", headers: Mapping[str, str] | None = None) -> str:
+        """Return path and query of a signed request.
+
+        Args:
+            method: the HTTP method.
+            path: percent-encoded, as it is sent.
+            query: the parameters of the request from `canonical_query`. Their names begin with lower-case letters, so
+                those of the signature come first.
+            headers: further headers that are signed, by their lower-case names.
+        """
+        if self.credentials is ANONYMOUS:
+            return f"{path}?{query}" if query else path
+        moment, now = self._moment, self._clock()
+        if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
+            moment = self._moment = self._begin(now)
+        names, lines = "host", self._host_line
+        if headers:
+            signed = sorted({"host": self._host, **headers}.items())
+            names = ";".join([name for name, _ in signed])
+            lines = "".join([f"{name}:{value.strip()}\n" for name, value in signed]).encode()
+        known = moment.known.get((names, query))
+        if known is None:
+            known = self._parameters(moment, names, query)
+        text, before, behind = known
+        request = sha256(f"{method}\n{path}\n".encode() + before + lines + behind).hexdigest()
+        signature = hmac.digest(moment.secret, moment.head + request.encode(), "sha256").hex()
+        return f"{path}?{text}&X-Amz-Signature={signature}"
+
+    def _begin(self, now: float) -> _Moment:
+        moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        scope = f"{moment[:8]}/{self._region}/s3/aws4_request"
+        if self._day[0] != scope:
+            secret = f"AWS4{self.credentials.secret}".encode()
+            for part in scope.split("/"):
+                secret = hmac.digest(secret, part.encode(), "sha256")
+            self._day = (scope, secret)
+        head = f"{ALGORITHM}\n{moment}\n{scope}\n".encode()
+        return _Moment(now, moment, scope, head, self._day[1], {})
+
+    def _parameters(self, moment: _Moment, names: str, query: str) -> tuple[str, bytes, bytes]:
+        """Return the query without the signature, and what comes before and behind the headers `names` of a request."""
+        parameters = {
+            "X-Amz-Algorithm": ALGORITHM,
+            "X-Amz-Credential": f"{self.credentials.key}/{moment.scope}",
+            "X-Amz-Date": moment.time,
+            "X-Amz-Expires": str(VALID_SECONDS),
+            "X-Amz-SignedHeaders": names,
+        }
+        if self.credentials.token is not None:
+            parameters["X-Amz-Security-Token"] = self.credentials.token
+        text = canonical_query(parameters)
+        if query:
+            text = f"{text}&{query}"
+        if len(moment.known) >= MAX_KNOWN_QUERIES:  # pages and parts have one each
+            moment.known.clear()
+        known = text, f"{text}\n".encode(), f"\n{names}\nUNSIGNED-PAYLOAD".encode()
+        moment.known[names, query] = known
+        return known
+
+
+class _Moment(NamedTuple):
+    """The common parts of the requests signed in one minute; `known` has those of equal headers and parameters."""
+
+    at: float
+    time: str
+    scope: str
+    head: bytes
+    secret: bytes
+    known: dict[tuple[str, str], tuple[str, bytes, bytes]]
+
 
 CHECKSUM_MODE = "x-amz-checksum-mode"
 """The parameter, or header, that requests the checksum of an object ("GetObject" in the S3 API reference)."""

@@ -27,7 +27,7 @@ from aiozarr.model import (
 )
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
-from aiozarr.stores.fsspec.cross_loop import run_on_loop
+from aiozarr.stores.fsspec.file_system_calls import run_on_loop
 
 _generations = SerialNumbers()
 _PROCESS = uuid4().hex

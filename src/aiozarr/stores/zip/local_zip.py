@@ -17,7 +17,7 @@ from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, Un
 from aiozarr.model import ByteRange, IfMatch, Precondition, Supports, Value, Version, check_key, is_met, resolve_range
 from aiozarr.stores.blocking import BlockingStore, in_thread, in_thread_uncancelled
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
-from aiozarr.stores.local.errors import store_error
+from aiozarr.stores.local.stored_file import store_error
 from aiozarr.stores.zip.archive import open_archives
 from aiozarr.stores.zip.contents import Contents
 from aiozarr.stores.zip.format import Member

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from aiozarr.testing.conformance.conditions import Conditions
 from aiozarr.testing.conformance.lifecycle import Lifecycle
-from aiozarr.testing.conformance.listing import Listing
-from aiozarr.testing.conformance.reading import Reading
-from aiozarr.testing.conformance.writing import Writing
+from aiozarr.testing.conformance.reading import Listing, Reading
+from aiozarr.testing.conformance.writing import Conditions, Writing
 
 
 class StoreConformance(Reading, Writing, Conditions, Listing, Lifecycle):

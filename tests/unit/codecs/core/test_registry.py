@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, get_codec
-from aiozarr.codecs.core import registry
+from aiozarr.codecs import ArraySpec, CodecPipeline, get_codec, registry
 from aiozarr.errors import UnsupportedMetadataError
 
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
-from aiozarr.codecs.core.codec import ArraySpec
-from aiozarr.codecs.v2.elements import BYTES_CODEC_IDS
+from aiozarr.codecs.codec import ArraySpec
+from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
 from tests.support.inflate_libraries import inflating
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.numeric.cast_value import Casting, Rounding
+from aiozarr.codecs.cast_value import Casting, Rounding
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

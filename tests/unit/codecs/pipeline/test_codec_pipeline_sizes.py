@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numcodecs.registry import codec_registry
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.pipeline.codec_pipeline import DIAGNOSED_BYTES, MAX_PADDING_FACTOR
+from aiozarr.codecs.codec_pipeline import DIAGNOSED_BYTES, MAX_PADDING_FACTOR
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 BLOSC = {

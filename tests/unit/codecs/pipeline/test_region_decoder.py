@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.pipeline.region_decoder import GAP_BYTES, spans_of
+from aiozarr.codecs.region_decoder import GAP_BYTES, spans_of
 from aiozarr.errors import ChecksumError, CodecError
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -15,7 +15,7 @@ from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_counting import project
 from aiozarr.grid.transform import IndexTransform
-from aiozarr.memory import per_thread
+from aiozarr.memory import pages
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BIG = {"name": "bytes", "configuration": {"endian": "big"}}
@@ -99,7 +99,7 @@ def test_only_the_blocks_of_a_selected_plane_are_decompressed(monkeypatch: pytes
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_thread_reuses_its_block_unless_chunks_are_large(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "thread_memory", per_thread.ThreadMemory())
+    monkeypatch.setattr(decoder, "thread_memory", pages.ThreadMemory())
     monkeypatch.setattr(decoder, "MAX_BLOCK_BYTES", spec().nbytes - (not keeps))
     pipeline = CodecPipeline.resolve([LITTLE, ZSTD], spec())
     chunk = np.arange(np.prod(CHUNK), dtype="i4").reshape(CHUNK)

@@ -11,11 +11,11 @@ from aiozarr.stores.azure.address import (
     EMULATOR_KEY,
     AzureEndpoint,
     ConnectionString,
+    azure_options,
     find_endpoint,
     parse_connection_string,
     parse_url,
 )
-from aiozarr.stores.options.azure_options import azure_options
 
 
 def place(url: str, environ: dict[str, str] | None = None, **options: Any) -> AzureEndpoint:

@@ -10,9 +10,8 @@ import pytest
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.azure import credentials
-from aiozarr.stores.azure.address import EMULATOR_KEY, AzureEndpoint
+from aiozarr.stores.azure.address import EMULATOR_KEY, AzureEndpoint, AzureOptions, azure_options
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, find_credentials
-from aiozarr.stores.options.azure_options import AzureOptions, azure_options
 
 PLACE = AzureEndpoint("data", "acct", "https://acct.blob.core.windows.net", azure=True)
 EMULATOR = AzureEndpoint("data", "devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1", azure=False)

@@ -12,7 +12,7 @@ import pytest
 from typing_extensions import Buffer
 
 from aiozarr.errors import StoreError
-from aiozarr.stores.bucket.body_checksum import (
+from aiozarr.stores.bucket.bucket_client import (
     ALGORITHMS,
     MAX_HASH_ON_LOOP_BYTES,
     MAX_SHA_ON_LOOP_BYTES,

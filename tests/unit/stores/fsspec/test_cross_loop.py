@@ -14,7 +14,7 @@ from fsspec.asyn import get_loop
 from fsspec.implementations.memory import MemoryFileSystem
 
 from aiozarr.errors import StoreError
-from aiozarr.stores.fsspec.cross_loop import run_on_loop
+from aiozarr.stores.fsspec.file_system_calls import run_on_loop
 from aiozarr.stores.fsspec.store import FsspecStore
 from tests.support.child_process import run_script
 from tests.support.fsspec_file_systems import AsyncFiles, Tree

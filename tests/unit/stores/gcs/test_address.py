@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.gcs.address import Source, find_endpoint, find_source, parse_url, sends_credentials_openly
-from aiozarr.stores.options.gcs_options import GcsOptions, gcs_options
+from aiozarr.stores.gcs.address import (
+    GcsOptions,
+    Source,
+    find_endpoint,
+    find_source,
+    gcs_options,
+    parse_url,
+    sends_credentials_openly,
+)
 
 
 @pytest.mark.parametrize(

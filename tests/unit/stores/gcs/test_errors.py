@@ -8,7 +8,7 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.stores.bucket.store import ObjectStore
-from aiozarr.stores.gcs.responses import gcs_error
+from aiozarr.stores.gcs.upload import gcs_error
 from tests.support.servers.gcs_server import GcsServer
 
 WORDS = "The specified bucket does not exist."

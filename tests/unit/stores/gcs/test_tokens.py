@@ -19,8 +19,8 @@ from google.auth.credentials import AnonymousCredentials
 from aiozarr.errors import PermissionDeniedError, StoreError, UnauthenticatedError
 from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
+from aiozarr.stores.gcs.address import GcsOptions
 from aiozarr.stores.gcs.credentials import GcsTokenSource, account_name
-from aiozarr.stores.options.gcs_options import GcsOptions
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import ScriptedServer

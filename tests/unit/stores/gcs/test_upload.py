@@ -21,8 +21,7 @@ from aiozarr.http1 import pool
 from aiozarr.model import IfAbsent, IfMatch, Version
 from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.gcs import upload as uploads
-from aiozarr.stores.gcs.address import find_endpoint
-from aiozarr.stores.options.gcs_options import GcsOptions
+from aiozarr.stores.gcs.address import GcsOptions, find_endpoint
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.gcs_store import run
 from tests.support.servers.http_replies import Reply, Request, applied, first, no_answer, reset, status

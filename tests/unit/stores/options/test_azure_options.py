@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.stores.options.azure_options import AZURE_TABLE, AzureOptions, azure_options
+from aiozarr.stores.azure.address import AZURE_TABLE, AzureOptions, azure_options
 
 
 class Gets:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from aiozarr.stores.options.azure_options import azure_options
-from aiozarr.stores.options.gcs_options import gcs_options
-from aiozarr.stores.options.http_options import HTTPOptions, http_options
-from aiozarr.stores.options.option_table import OptionTable
-from aiozarr.stores.options.s3_options import S3Options, s3_options
+from aiozarr.stores.azure.address import azure_options
+from aiozarr.stores.gcs.address import gcs_options
+from aiozarr.stores.http.http_options import HTTPOptions, http_options
+from aiozarr.stores.option_table import OptionTable
+from aiozarr.stores.s3.s3_options import S3Options, s3_options
 
 OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "s3": s3_options,

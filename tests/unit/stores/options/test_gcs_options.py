@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.stores.options.gcs_options import GCS_TABLE, GcsOptions, gcs_options
+from aiozarr.stores.gcs.address import GCS_TABLE, GcsOptions, gcs_options
 
 
 class Credentials:

@@ -8,8 +8,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from aiozarr.stores.http.http_options import HTTP_TABLE, HTTPOptions, http_options
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.stores.options.http_options import HTTP_TABLE, HTTPOptions, http_options
 
 
 @pytest.mark.parametrize(

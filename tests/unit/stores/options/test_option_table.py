@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.stores.options.azure_options import azure_options
-from aiozarr.stores.options.gcs_options import gcs_options
-from aiozarr.stores.options.s3_options import s3_options
+from aiozarr.stores.azure.address import azure_options
+from aiozarr.stores.gcs.address import gcs_options
+from aiozarr.stores.s3.s3_options import s3_options
 
 
 def test_numbers_and_bools_of_numpy_are_numbers_and_bools() -> None:

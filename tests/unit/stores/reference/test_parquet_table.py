@@ -85,7 +85,7 @@ async def test_only_the_records_of_wanted_chunks_are_read(tmp_path: Path) -> Non
     await table_of(tmp_path)
     events: list[str] = []
     from aiozarr.stores import LocalStore
-    from aiozarr.stores.reference.document_table import DocumentTable
+    from aiozarr.stores.reference.reference_opening import DocumentTable
 
     source = TraceStore(LocalStore(tmp_path / "refs.parquet"), lambda event: events.append(event.key or ""))
     table = DocumentTable(source, "")

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidKeyError
-from aiozarr.stores.options.s3_options import S3Options, s3_options
 from aiozarr.stores.s3.address import (
     Source,
     find_endpoint,
@@ -13,6 +12,7 @@ from aiozarr.stores.s3.address import (
     parse_url,
     sends_found_credentials_openly,
 )
+from aiozarr.stores.s3.s3_options import S3Options, s3_options
 
 
 def test_a_url_names_bucket_and_root() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from aiozarr.stores.options.option_table import Option, OptionTable, option, options_of
+from aiozarr.stores.option_table import Option, OptionTable, option, options_of
 
 UPLOAD_OPTIONS = ("server_side_encryption", "sse_kms_key_id", "sse_bucket_key_enabled", "checksum_algorithm")
 _CHAIN = (

@@ -9,9 +9,8 @@ from typing import Any, Self
 import ml_dtypes
 import numpy as np
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.core.configuration import FieldsCodec, check_members, integer, invalid, unsupported
-from aiozarr.codecs.core.registry import register
+from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, invalid, register, unsupported
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _MANTISSA: dict[np.dtype[Any], int] = {

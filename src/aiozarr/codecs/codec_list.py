@@ -8,7 +8,7 @@ CODECS = {
     "dimensions": (
         "reshape:ReshapeCodec singleton_dim:SingletonDimCodec transpose:TransposeCodec zarrs.squeeze:SqueezeCodec"
     ),
-    "numcodecs.arrays": (
+    "numcodecs.filters": (
         "numcodecs.astype:NumcodecsAsTypeCodec numcodecs.bitround:NumcodecsBitRoundCodec "
         "numcodecs.delta:NumcodecsDeltaCodec numcodecs.fixedscaleoffset:NumcodecsFixedScaleOffsetCodec "
         "numcodecs.packbits:NumcodecsPackBitsCodec numcodecs.quantize:NumcodecsQuantizeCodec"
@@ -25,16 +25,16 @@ CODECS = {
         "numcodecs.zlib:NumcodecsZlibCodec numcodecs.zstd:NumcodecsZstdCodec"
     ),
     "numcodecs.numbers": "numcodecs.pcodec:NumcodecsPcodecCodec numcodecs.zfpy:NumcodecsZfpyCodec",
-    "numeric.bitround": "bitround:BitroundCodec",
-    "numeric.cast_value": "cast_value:CastValueCodec",
-    "numeric.scale_offset": "scale_offset:ScaleOffsetCodec",
+    "bitround": "bitround:BitroundCodec",
+    "cast_value": "cast_value:CastValueCodec",
+    "scale_offset": "scale_offset:ScaleOffsetCodec",
     "serializers.bytes": "bytes:BytesCodec",
     "serializers.n5_default": "n5_default:N5DefaultCodec",
     "serializers.packbits": "packbits:PackbitsCodec",
     "serializers.sharding": "sharding_indexed:ShardingCodec",
     "serializers.vlen": "vlen-bytes:VlenBytesCodec vlen-utf8:VlenUtf8Codec",
     "serializers.zfp": "zfp:ZfpCodec",
-    "v2.elements": "v2_elements:V2ElementsCodec",
+    "v2_elements": "v2_elements:V2ElementsCodec",
 }
 """By module: the name in documents and the class of each codec."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aiozarr.codecs.core.chain import CodecChain, NamedCodec, parse_chain
-from aiozarr.codecs.core.codec import (
+from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
+from aiozarr.codecs.codec import (
     JSON,
     AnyArray,
     ArraySpec,
@@ -20,15 +20,14 @@ from aiozarr.codecs.core.codec import (
     has_fast_view,
     view_region,
 )
-from aiozarr.codecs.pipeline.region_decoder import RegionDecoder
-from aiozarr.codecs.serializers.storage_type import bits_used, clear_spare_bits, packed_type
+from aiozarr.codecs.region_decoder import RegionDecoder
+from aiozarr.codecs.serializers.bytes import bits_used, clear_spare_bits, packed_type
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from aiozarr.codecs.pipeline.raw_layout import RawLayout
-    from aiozarr.codecs.pipeline.shard_layout import ShardLayout
+    from aiozarr.codecs.chunk_layouts import RawLayout, ShardLayout
 
 _SLACK = 1 << 24
 
@@ -261,14 +260,14 @@ class CodecPipeline:
 def _shard_layout(chain: CodecChain, spec: ArraySpec) -> ShardLayout | None:
     if chain.array_bytes.name != "sharding_indexed":
         return None
-    from aiozarr.codecs.pipeline.shard_layout import ShardedArrayBytesCodec
+    from aiozarr.codecs.chunk_layouts import ShardedArrayBytesCodec
 
     codec = chain.array_bytes
     return codec.shard_layout(spec) if isinstance(codec, ShardedArrayBytesCodec) else None
 
 
 def _raw_layout(chain: CodecChain, specs: list[ArraySpec]) -> RawLayout | None:
-    from aiozarr.codecs.pipeline.raw_layout import RawLayout
+    from aiozarr.codecs.chunk_layouts import RawLayout
 
     return RawLayout.of(chain, specs)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs.core.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view, codec_errors
+from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view, codec_errors
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec
 from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiozarr.stores.options.option_table import Option, OptionTable, option, options_of
+from aiozarr.stores.option_table import Option, OptionTable, option, options_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from numcodecs import get_codec as get_numcodec
 from numcodecs.registry import codec_registry
 from typing_extensions import Buffer
 
-from aiozarr.codecs.core.codec import (
+from aiozarr.codecs.codec import (
     JSON,
     AnyArray,
     ArrayBytesCodec,
@@ -24,13 +24,12 @@ from aiozarr.codecs.core.codec import (
     byte_array,
     byte_view,
 )
-from aiozarr.codecs.core.configuration import check_members, invalid, one_of, required, unsupported
-from aiozarr.codecs.core.registry import get_codec, register
 from aiozarr.codecs.numcodecs.documents import JsonDocument, LegacyJsonDocument, LegacyMsgpackDocument, MsgpackDocument
 from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS
 from aiozarr.codecs.numcodecs.numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
 from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
-from aiozarr.codecs.v2.stages import (
+from aiozarr.codecs.registry import check_members, get_codec, invalid, one_of, register, required, unsupported
+from aiozarr.codecs.v2_stages import (
     PREFIX,
     ArrayStage,
     BytesStage,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
-from aiozarr.codecs.core.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.codecs.core.configuration import unsupported
-from aiozarr.codecs.core.registry import get_codec
+from aiozarr.codecs.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
+from aiozarr.codecs.registry import get_codec, unsupported
 from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 

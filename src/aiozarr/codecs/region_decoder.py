@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from aiozarr.codecs.core.chain import CodecChain
-from aiozarr.codecs.core.codec import (
+from aiozarr.codecs.chain import CodecChain
+from aiozarr.codecs.codec import (
     AnyArray,
     ArrayBytesCodec,
     ArraySpec,
@@ -28,8 +28,7 @@ from aiozarr.codecs.core.codec import (
     fast_byte_view,
     has_fast_view,
 )
-from aiozarr.codecs.serializers.bytes import BytesCodec
-from aiozarr.codecs.serializers.storage_type import storage_type
+from aiozarr.codecs.serializers.bytes import BytesCodec, storage_type
 from aiozarr.errors import CodecError
 
 if TYPE_CHECKING:

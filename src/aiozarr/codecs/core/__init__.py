@@ -1,1 +1,0 @@
-"""The contract of codecs: kinds, chains, configurations, and the registry of names."""

@@ -1,1 +1,0 @@
-"""Array -> array codecs that change values: scaling, casting, rounding."""

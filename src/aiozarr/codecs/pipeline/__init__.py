@@ -1,1 +1,0 @@
-"""A chain of codecs resolved for arrays of one shape and type."""

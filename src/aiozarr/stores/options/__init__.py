@@ -1,1 +1,0 @@
-"""`storage_options` of every kind of store, translated by tables: one module a cloud."""
