@@ -116,16 +116,16 @@ def trace() -> None:
 
     async def read(server: FaultServer) -> None:
         nonlocal is_on
-        remote = await serve_array(server, shape=(64, 64), chunks=(64, 64), inner=(16, 16))
+        remote = await serve_array(server, shape=(256, 256), chunks=(256, 256), inner=(64, 64))
         settings = aiozarr.Settings(gap=0, index_cache_bytes=0)
         array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
-        await array[:32]
+        await array[:128]
         sys.setprofile(profile)
         is_on = True
-        values = await array[:32]
+        values = await array[:128]
         is_on = False
         sys.setprofile(None)
-        assert np.array_equal(values, remote.values[:32])
+        assert np.array_equal(values, remote.values[:128])
 
     with FaultServer() as server:
         asyncio.run(read(server))
