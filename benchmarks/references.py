@@ -5,6 +5,9 @@
 
 The file has one array of gzip-compressed chunks of 8 kB behind a local web server that waits before each response. Each
 reader opens the array and reads all of it, three times; the table has its best time.
+
+`--windows` compares random windows a second of 64 readers: of chunks that are objects, and of the same chunks as ranges
+of one object. It needs none of the other libraries.
 """
 
 from __future__ import annotations
@@ -142,13 +145,74 @@ def readers(url: str, references: dict[str, Any], local: Path) -> dict[str, Call
     }
 
 
+def make_windows(folder: Path, url: str) -> dict[str, Any]:
+    """Write an array, and one object with all of its chunks; return the references to that."""
+    import aiozarr.sync
+
+    values = np.random.default_rng(0).integers(0, 1 << 20, (100, 400, 500)).astype("i4")
+    aiozarr.sync.create_array(folder / "array", data=values, chunks=(1, 40, 50))
+    table: dict[str, Any] = {"zarr.json": (folder / "array/zarr.json").read_text("utf-8")}
+    with (folder / "all.bin").open("wb") as blob:
+        for path in sorted((folder / "array/c").rglob("*")):
+            if path.is_file():
+                data = path.read_bytes()
+                table[str(path.relative_to(folder / "array"))] = [f"{url}/all.bin", blob.tell(), len(data)]
+                blob.write(data)
+    return table
+
+
+async def windows_per_second(target: Any, readers: int, seconds: float) -> float:
+    """Return how many random windows of 1 to 4 chunks so many readers read in a second, for so long."""
+    import aiozarr
+
+    array = await aiozarr.open_array(target, mode="r")
+    random = np.random.default_rng(1)
+    count, end = 0, time.perf_counter() + seconds
+
+    async def read() -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            z, y, x = (
+                int(random.integers(0, length - size)) for length, size in zip(array.shape, (1, 30, 40), strict=True)
+            )
+            await array[z, y : y + 30, x : x + 40].read()
+            count += 1
+
+    await asyncio.gather(*[read() for _ in range(readers)])
+    return count / seconds
+
+
+def windows(latency: float, rounds: int = 5) -> None:
+    """Print windows a second of objects and of references, in turn."""
+    from statistics import median
+
+    from aiozarr.stores import from_references
+    from benchmarks.server import served
+
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder), latency) as server:
+        table = make_windows(Path(folder), server.url)
+        found: dict[str, list[float]] = {"objects": [], "references": []}
+        for _ in range(rounds):
+            for name, rates in found.items():
+                target = f"{server.url}/array"
+                store = target if name == "objects" else from_references(table, resolve={f"{server.url}/": {}})
+                rates.append(asyncio.run(windows_per_second(store, 64, 3.0)))
+        objects, references = (median(rates) for rates in found.values())
+        print(f"windows a second ({server.name}): objects {objects:.0f}, references {references:.0f}")
+        print(f"references / objects: {references / objects:.2f}")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.references", description=__doc__)
     parser.add_argument("--chunks", type=int, default=1000, help="a multiple of 100")
     parser.add_argument("--latency", type=float, default=0.02, help="seconds before each response")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--windows", action="store_true", help="random windows of 64 readers instead")
     options = parser.parse_args()
+    if options.windows:
+        windows(options.latency)
+        return
     if options.serve is not None:
         serve(options.serve, options.latency)
         return

@@ -121,16 +121,19 @@ class WholeChunks(Subscriber[ReadOperation]):
 
     def _begin(self, key: str, output: ChunkOutput, location: Location | None) -> None:
         pipeline = self.read.layout.largest.pipeline
-        if pipeline.raw is None or not self._begin_partial(key, output):
+        if pipeline.raw is None or not self._begin_partial(key, output, location):
             self.request(key, output, location)
 
-    def _begin_partial(self, key: str, output: ChunkOutput) -> bool:
+    def _begin_partial(self, key: str, output: ChunkOutput, location: Location | None) -> bool:
         from aiozarr.engine.chunk_request import request_chunks
         from aiozarr.engine.partial_chunk import PartialChunk, ranges_of_chunk
 
-        operation, read, store = self.operation, self.read, self.read.store
+        operation, read = self.operation, self.read
+        store = read.store if location is None else location.store
         chunk_id = (read.token, key)
         pipeline = read.layout.object_of(output.projection).pipeline
+        if location is not None and pipeline.raw is not None and location.length != pipeline.raw.nbytes:
+            return False
         ranges = ranges_of_chunk(
             operation.state, operation.partial_planner, store, operation.settings, pipeline, output.projection
         )
@@ -144,21 +147,24 @@ class WholeChunks(Subscriber[ReadOperation]):
             elif is_uncertain or isinstance(error, ChangedError | CodecError):
                 self._request_again(key, output)
             elif error is not None:
-                operation.stop(error)
+                self._stop(error, key)
             else:
                 chunk.place(output, placed)
 
         def placed(error: BaseException | None) -> None:
             if error is not None:
                 if isinstance(error, CodecError):
-                    error.store, error.key = store.url, key
+                    error.store, error.key = read.store.url, key
                 operation.stop(error)
                 return
             operation.object_completed(output.out)
             operation.add_chunks(1, output.projection.size * output.out.dtype.itemsize)
 
-        chunk = PartialChunk(operation, store, pipeline, ranges, completed)
-        for batch in chunk.subscribe(chunk_id, 0):
+        chunk = PartialChunk(operation, store, pipeline, ranges, completed, is_object=location is None)
+        for batch in chunk.subscribe(chunk_id, 0 if location is None else location.start):
+            if location is not None:
+                self._coalesce(batch, location)
+                continue
             part, length = batch.byte_range(0), batch.lengths[0]
             without_versions = operation.state.stores_without_versions
             request_chunks(operation, without_versions, store, key, part, [(batch, (0,))], length)
@@ -180,14 +186,24 @@ class WholeChunks(Subscriber[ReadOperation]):
         if batch is None:
             return
         if location is not None:
-            store, place = location.store, location.store.object_identity(location.key)
-            operation.state.coalescer.add(operation, store, location.key, place, None, operation.merge_limits, [batch])
+            self._coalesce(batch, location)
         else:
             from aiozarr.engine.chunk_request import request_chunks
 
             without_versions = operation.state.stores_without_versions
             slices = ((batch, (0,)),)
             request_chunks(operation, without_versions, read.store, key, None, slices, pipeline.spec.nbytes)
+
+    def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
+        operation, store = self.operation, location.store
+        object_id = store.object_identity(location.key)
+        operation.state.coalescer.add(operation, store, location.key, object_id, None, operation.merge_limits, [batch])
+
+    def _stop(self, error: BaseException, key: str) -> None:
+        """Stop the read; an error about the target of a reference names the chunk, too."""
+        if isinstance(error, StoreError) and error.target is not None:
+            error.store, error.key = self.read.store.url, key
+        self.operation.stop(error)
 
     def join_only(self, part: ChunkSelection) -> bool:
         """Join the only chunk of this read if another read of one chunk has it in flight; return whether it has."""
@@ -217,9 +233,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         if may_repeat and request is not None and self._is_first_damaged(key, request):
             self.request_again(subscription, key)
         else:
-            if isinstance(error, StoreError) and error.target is not None:
-                error.store, error.key = self.read.store.url, key
-            operation.stop(error)
+            self._stop(error, key)
             operation.subscription_completed(subscription, 0, 0)
 
     def request_again(self, subscription: Subscription, key: str) -> None:

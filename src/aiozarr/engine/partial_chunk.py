@@ -56,6 +56,7 @@ class PartialChunk(Subscriber[ReadOperation]):
         pipeline: the chunk's codecs, which leave its bytes as they are.
         ranges: the ranges.
         on_completed: called when all ranges have their outcome, with the first error.
+        is_object: whether the chunk is a stored object, whose size and version are checked.
     """
 
     def __init__(
@@ -65,12 +66,14 @@ class PartialChunk(Subscriber[ReadOperation]):
         pipeline: CodecPipeline,
         ranges: Ranges,
         on_completed: Callable[[BaseException | None], object],
+        *,
+        is_object: bool = False,
     ) -> None:
         assert pipeline.raw is not None
         self.operation = operation
         self._store = store
         self._pipeline = pipeline
-        self._nbytes = pipeline.raw.nbytes
+        self._nbytes = pipeline.raw.nbytes if is_object else None
         self._ranges = ranges
         self._on_completed = on_completed
         self._memory = chunk_memory(pipeline.raw)
@@ -118,7 +121,7 @@ class PartialChunk(Subscriber[ReadOperation]):
         """Return whether the ranges are of one version of a chunk of the right length, or all missing."""
         if self._missing:
             return self._missing == len(self._ranges)
-        if any(size not in (None, self._nbytes) for _, size in self._states):
+        if self._nbytes is not None and any(size not in (None, self._nbytes) for _, size in self._states):
             return False
         versions = {version for version, _ in self._states}
         if None in versions and len(self._ranges) > 1:

@@ -122,8 +122,12 @@ async def _work(
         pipeline = read.layout.object_of(projection).pipeline
         ranges = ranges_of_chunk(state, planner, read.store, session.settings, pipeline, projection)
         location = await _location_of(read.store, key)
-        if location is not None and ranges is None:
-            total.located.append((number, location))
+        if location is not None:
+            # A range of a chunk that is shorter than its bytes is read with the whole chunk.
+            whole = ranges is None or pipeline.raw is None or location.length != pipeline.raw.nbytes
+            for start, length in ((0, location.length),) if whole else ranges or ():
+                place = Location(location.store, location.key, location.start + start, length)
+                total.located.append((number, place))
             continue
         entry = await session.stat(key)
         size = 0 if entry is None or entry.size is None else entry.size
@@ -131,7 +135,7 @@ async def _work(
         for start, length in ranges or ():
             came = min(length, max(0, size - start))
             total.add(number, PlanRow(1, key, Range(start, length), 1, came, came, stored=entry is not None))
-        if ranges is not None and (location or entry is None or ranges_suffice(pipeline, entry, ranges)):
+        if ranges is not None and (entry is None or ranges_suffice(pipeline, entry, ranges)):
             continue
         requests = count_parts(pipeline, size, _limit_of(state, session))
         total.add(number, PlanRow(1, key, None, 1, size, size, requests, stored=entry is not None))

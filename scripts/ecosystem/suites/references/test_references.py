@@ -127,9 +127,9 @@ async def test_parquet_references_equal_the_json_document(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
 async def test_a_grid_of_many_files_equals_xarray(tmp_path: Path, kind: str) -> None:
-    for step in range(10):
-        write_netcdf(tmp_path / f"{step:02}.nc", step)
-    paths = [(tmp_path / f"{step:02}.nc").as_uri() for step in range(10)]
+    for step in range(100):
+        write_netcdf(tmp_path / f"{step:03}.nc", step)
+    paths = [(tmp_path / f"{step:03}.nc").as_uri() for step in range(100)]
     virtual = open_virtual_mfdataset(
         paths, registry=registry(), parser=HDFParser(), combine="nested", concat_dim="time",
         loadable_variables=[], compat="override", coords="minimal", data_vars="minimal",

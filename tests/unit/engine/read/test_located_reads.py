@@ -234,3 +234,30 @@ def test_a_document_is_read_on_every_loop(tmp_path: Any) -> None:
 
     asyncio.run(read())
     asyncio.run(read())
+
+
+async def test_ranges_of_uncompressed_neighbours_are_merged_across_chunks() -> None:
+    with FaultServer() as server:
+        store = opened(await references(server, chunks=(1, 100, 100), codecs=["bytes"]), server)
+        array = await aiozarr.open_array(store, "t", settings=aiozarr.Settings(gap=64))
+        # The last row of a chunk and the first one of the next are adjacent, and come in one request.
+        for view, expected, requests in (
+            (array[2:8, 5], VALUES[2:8, 5], 6),
+            (array.oindex[[3, 4], [0, 99]], VALUES[3:5, [0, 99]], 3),
+        ):
+            with aiozarr.record() as report:
+                assert (await view == expected).all()
+            assert (report.requests, report.bytes_fetched) == (requests, expected.nbytes)
+            plan = await view.plan(probe=True)
+            assert (plan.requests, plan.bytes) == (requests, expected.nbytes)
+
+
+async def test_a_dead_target_of_a_part_is_an_error_with_its_url_and_key() -> None:
+    with FaultServer() as server:
+        table = await references(server, chunks=(1, 100, 100), codecs=["bytes"])
+        array = await aiozarr.open_array(opened(table, server), "t", settings=aiozarr.Settings(gap=64))
+        server.remove("all.nc")
+        with pytest.raises(DanglingReferenceError) as raised:
+            await array[3, 5]
+    assert raised.value.target == f"{server.url}/all.nc"
+    assert raised.value.key == "t/c/3/0/0"
