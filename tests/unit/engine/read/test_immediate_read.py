@@ -221,12 +221,32 @@ async def test_a_lone_chunk_of_a_blocking_store_is_read_by_a_worker_without_the_
     assert {name.rpartition("-")[0] for name in store.threads} == {"aiozarr-worker"}
 
 
-async def test_of_several_reads_at_once_one_is_alone(ordinary: list[View]) -> None:
-    _, array = await noted()
+def hold_reads(store: Noted) -> tuple[threading.Event, threading.Event]:
+    """Make reads of chunks wait; return the events that one has begun, and that they may go on."""
+    begun, released = threading.Event(), threading.Event()
+    fetch_now = store.fetch_now
+
+    def held(key: str, range: Any = None, **keywords: Any) -> Any:
+        begun.set()
+        assert released.wait(60)
+        return fetch_now(key, range, **keywords)
+
+    store.fetch_now = held  # type: ignore[method-assign]
+    return begun, released
+
+
+async def test_while_a_worker_is_busy_the_io_thread_does_a_read(ordinary: list[View]) -> None:
+    store, array = await noted()
+    begun, released = hold_reads(store)
     ordinary.clear()
-    found = await asyncio.gather(*[array[row, 3].read() for row in range(0, 64, 8)])
-    assert np.array_equal(found, DATA[::8, 3])
-    assert len(ordinary) == 7
+    alone = asyncio.create_task(array[3, 5].read())
+    await asyncio.to_thread(begun.wait, 60)
+    other = asyncio.create_task(array[9, 5].read())
+    while not ordinary:
+        await asyncio.sleep(0.001)
+    released.set()
+    assert (await alone, await other) == (DATA[3, 5], DATA[9, 5])
+    assert len(ordinary) == 1
 
 
 @pytest.mark.parametrize("settings", [Settings(timeout=60), Settings(on_event=lambda event: None)])
@@ -259,16 +279,7 @@ async def test_a_lone_read_of_a_busy_store_waits_before_the_ordinary_read(
 
 async def test_a_cancelled_lone_read_ends_when_its_worker_does() -> None:
     store, array = await noted()
-    begun, released = threading.Event(), threading.Event()
-
-    fetch_now = store.fetch_now
-
-    def held(key: str, range: Any = None, **keywords: Any) -> Any:
-        begun.set()
-        assert released.wait(60)
-        return fetch_now(key, range, **keywords)
-
-    store.fetch_now = held  # type: ignore[method-assign]
+    begun, released = hold_reads(store)
     out = np.zeros((), "f4")
     task = asyncio.create_task(array[3, 5].read(out))
     await asyncio.to_thread(begun.wait, 60)
