@@ -71,8 +71,8 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11440,
-    "engine": 8170,
+    "stores": 11460,
+    "engine": 8190,
     "hierarchy": 5970,
     "codecs": 4500,
     "driver": 3420,

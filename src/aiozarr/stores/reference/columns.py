@@ -69,15 +69,19 @@ def split_chunk_key(key: str) -> tuple[KeyFamily, str] | None:
     return KeyFamily(prefix, separator, text.count(separator) + 1 if separator else 1), text
 
 
-def parse_coordinates(family: KeyFamily, texts: Sequence[str]) -> NDArray[np.int64] | None:
-    """Return a row of chunk coordinates for each text; None if one of them has no coordinates of this family."""
+def parse_coordinates(family: KeyFamily, keys: Sequence[str]) -> NDArray[np.int64] | None:
+    """Return a row of chunk coordinates for each key; None if one of them is no key of this family.
+
+    All keys begin with the prefix of the family.
+    """
     separator, dimensions = family.separator, family.dimensions
     one = re.escape(separator).join([_COORDINATE] * dimensions)
-    joined = "\n".join(texts)
+    joined = ("\n" + "\n".join(keys)).replace(f"\n{family.prefix}", "\n")[1:]
     if re.fullmatch(rf"{one}(?:\n{one})*+", joined) is None:
         return None
     numbers = np.fromstring(joined.replace(separator, "\n") if separator else joined, np.int64, sep="\n")
-    return numbers.reshape(-1, dimensions)
+    # A key may contain a line break.
+    return numbers.reshape(-1, dimensions) if len(numbers) == len(keys) * dimensions else None
 
 
 class ReferenceColumns:

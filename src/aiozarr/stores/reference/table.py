@@ -29,9 +29,6 @@ MAX_SINGLE_VALUES = 1 << 22
 Found: TypeAlias = "Reference | Buffer"
 """A reference, or the bytes themselves if the table has them inlined."""
 
-Row: TypeAlias = "tuple[str, str, int | str, int | str]"
-"""A key, the URL of the object, the first byte, and the length or `WHOLE`; numbers as texts too."""
-
 
 class ReferenceTable(ABC):
     """A table of references. Parts of it are loaded when a key of theirs is wanted first.
@@ -172,46 +169,47 @@ class ReferenceRows:
         self._count = 0
         self._columns: dict[KeyFamily, list[tuple[NDArray[Any], ...]]] = {}
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Add a batch of references.
+    def add(self, keys: Sequence[str], urls: Sequence[str], starts: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Add a batch of references: their keys, the URLs of their objects, first bytes and lengths.
 
         Raises:
             LimitError: the table has too many references.
         """
-        self._count += len(rows)
+        self._count += len(keys)
         check_count(self._count)
-        keys = [row[0] for row in rows]
         split = split_chunk_key(keys[0])
         # Most batches have one family. All keys begin with its prefix if the first and the last in order do.
         if split is not None and min(keys).startswith(split[0].prefix) and max(keys).startswith(split[0].prefix):
-            coordinates = parse_coordinates(split[0], [key[len(split[0].prefix) :] for key in keys])
+            coordinates = parse_coordinates(split[0], keys)
             if coordinates is not None:
-                self._add(split[0], coordinates, rows)
+                self._add(split[0], coordinates, urls, starts, lengths)
                 return
-        by_family: dict[KeyFamily, tuple[list[str], list[Row]]] = {}
-        for row in rows:
-            split = split_chunk_key(row[0])
+        by_family: dict[KeyFamily, list[int]] = {}
+        for row, key in enumerate(keys):
+            split = split_chunk_key(key)
             if split is None:
-                _, url, start, length = row
-                self._into.add_single(row[0], Reference(url, int(start), length_of(int(length))))
+                self._into.add_single(key, Reference(urls[row], int(starts[row]), length_of(int(lengths[row]))))
             else:
-                texts, own = by_family.setdefault(split[0], ([], []))
-                texts.append(split[1])
-                own.append(row)
-        for family, (texts, own) in by_family.items():
-            coordinates = parse_coordinates(family, texts)
+                by_family.setdefault(split[0], []).append(row)
+        for family, rows in by_family.items():
+            coordinates = parse_coordinates(family, [keys[row] for row in rows])
             assert coordinates is not None
-            self._add(family, coordinates, own)
+            self._add(family, coordinates, [urls[row] for row in rows], starts[rows], lengths[rows])
 
-    def _add(self, family: KeyFamily, coordinates: NDArray[np.int64], rows: Sequence[Row]) -> None:
-        _, urls, starts, lengths = zip(*rows, strict=True)
+    def _add(
+        self,
+        family: KeyFamily,
+        coordinates: NDArray[np.int64],
+        urls: Sequence[str],
+        starts: NDArray[Any],
+        lengths: NDArray[Any],
+    ) -> None:
         for url in dict.fromkeys(urls):
             if url not in self._objects:
                 self._objects[url] = len(self._into.targets)
                 self._into.targets.append(url)
         objects = np.array(list(map(self._objects.__getitem__, urls)), np.int32)
-        columns = (coordinates, objects, np.array(list(map(int, starts))), np.array(list(map(int, lengths))))
-        self._columns.setdefault(family, []).append(columns)
+        self._columns.setdefault(family, []).append((coordinates, objects, starts, lengths))
 
     def finish(self) -> None:
         """Make columns of all rows."""

@@ -196,3 +196,32 @@ def test_the_number_of_references_is_limited(monkeypatch: pytest.MonkeyPatch) ->
     for document in ({f"a/{x}": ["u", x, 1] for x in range(101)}, {f"a{x}": "" for x in range(101)}):
         with pytest.raises(LimitError):
             parse(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 50])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_runs_of_plain_references_equal_the_parsed_document(step: int, indent: int | None) -> None:
+    odd: list[Any] = ["text", "base64:AAAA", ["s3://b/a]\\,.nc", 3, 4], ["s3://b/é\n.nc", 1, 2], ["s3://b/whole.nc"]]
+    refs: dict[str, Any] = {}
+    for number in range(3000):
+        plain = [f"s3://b/{number % 7}],.nc", number, 10]
+        refs[f"t/{number}.{number % 3}"] = odd[number % 5] if number % step == step - 1 else plain
+    parsed = parse(json.dumps({"version": 1, "refs": refs}, indent=indent).encode())
+    expected = from_mapping({"version": 1, "refs": refs})
+    assert [parsed.find(key) for key in refs] == [expected.find(key) for key in refs]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a/0": ["u", 1, 2],\u00a0"a/1": ["u", 1, 2]}',
+        '{"a/0": ["u", 1, 2], "a/1" ["u", 1, 2], "a/2": ["u", 1, 2]}',
+        '{"a/0": ["u", 01, 2], "a/1": ["u", 1, 2]}',
+        '{"a/0": ["u", 1, 2]], "a/1": ["u", 1, 2]}',
+        '{"a/0": ["u" 1, 2], "a/1": ["u", , 1, 2]}',
+        '{"a/0": ["u\t", 1, 2], "a/1": ["u", 1, 2]}',
+    ],
+)
+def test_a_run_is_no_more_lenient_than_json(text: str) -> None:
+    with pytest.raises(InvalidMetadataError):
+        parse(text.encode())
