@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import struct
@@ -11,7 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,16 @@ def pixels(png: bytes) -> np.ndarray:
     return rows[:, 1:]
 
 
-async def test_64_clients_get_the_tiles_of_the_store_and_chunks_are_read_once(values: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("kind", ["store", "references"])
+async def test_64_clients_get_the_tiles_of_the_store_and_chunks_are_read_once(
+    values: dict[str, bytes], kind: str
+) -> None:
     expected = {z: module("make_store").picture(z) for z in range(LEVELS)}
-    with FaultServer(values) as server, service(server.url) as address:
+    with FaultServer(values) as server, ExitStack() as stack:
+        refs = {key: [f"{server.url}/{key}", 0, len(data)] for key, data in values.items()}
+        server.put("refs.json", json.dumps({"version": 1, "refs": refs}).encode())
+        url = server.url if kind == "store" else f"reference::{server.url}/refs.json"
+        address = stack.enter_context(service(url))
         async with httpx.AsyncClient(base_url=address, limits=httpx.Limits(max_connections=64), timeout=60) as client:
             assert "<title>Tiles</title>" in (await client.get("/")).text
             tiles = [(z, x, y) for z in range(LEVELS) for x in range(1 << z) for y in range(1 << z)]
