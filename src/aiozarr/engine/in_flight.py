@@ -702,23 +702,22 @@ class DecodeChunks(WorkItem):
             for cache in batch.caches:
                 for number, values in self.values.items():
                     cache.put(batch.chunk_id(number), request.store, request.key, values, now)
+        succeeded = self.error is None and not self.refusals and not any(self.errors.values())
         if subscription is not None:
-            if self.error is None and not (
-                self.errors or self.refusals or subscription.subscriber.operation.has_progress
-            ):
-                subscription.completed(len(numbers), 0, None)
-            else:
-                self._complete(subscription, numbers)
+            self._complete(subscription, numbers, succeeded=succeeded)
         for number, targets in self.targets.items():
             for each in targets:
-                self._complete(each, (number,))
+                self._complete(each, (number,), succeeded=succeeded)
         for number, values in self.values.items():
             for each in batch.pop_joined(number):
                 request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
         self.delivery.decoded(self)
         self.targets = self.values = self.errors = self.refusals = _NOTHING
 
-    def _complete(self, subscription: Subscription, numbers: Sequence[int]) -> None:
+    def _complete(self, subscription: Subscription, numbers: Sequence[int], *, succeeded: bool) -> None:
+        if succeeded and not subscription.subscriber.operation.has_progress:
+            subscription.completed(len(numbers), 0, None)
+            return
         errors = self.errors
         if not errors:
             error = self.error if self.error is not None or not self.refusals else self.refusals.get(subscription)

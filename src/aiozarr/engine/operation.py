@@ -245,8 +245,11 @@ class Operation(RequestSource):
         self.ready_at = self.now()
         self.queue.register(self)
         self.start_eagerly()
-        # Not in this turn if it could take all of the budget: those that begin in the same turn are served in turn.
-        self.queue.wake(self, now=self.total == 1)
+        if self.pending():
+            # Not in this turn if it could take all of the budget: those that begin in the same turn are served in turn.
+            self.queue.wake(self, now=self.total == 1)
+        else:
+            self.check_end()  # it has joined the requests of others
         try:
             await self._future
         except asyncio.CancelledError as cancelled:

@@ -170,7 +170,7 @@ class ReadOperation(Operation):
             and self.sorting < self.pool.threads
             and self.pending_ranges < self.max_pending_ranges
             and len(self._lookups) < self.max_pending_ranges
-            and not self._waits_for_origins()
+            and not (self._origins and self._waits_for_origins())
             and self._copying < MAX_COPYING
         )
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
+from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.model import is_unicode
@@ -30,7 +31,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + "?"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WebAddress:
     """The parsed base URL of a store.
 
@@ -107,11 +108,11 @@ class WebAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    @property
+    @fork_safe_cached_property
     def origin(self) -> str:
         return f"{self.scheme}://{self.authority}"
 
-    @property
+    @fork_safe_cached_property
     def shown(self) -> str:
         """The URL without its secrets."""
         return self.origin + self.path
