@@ -19,7 +19,7 @@ HAND_OVERS = "①②③④⑤⑥⑦⑧⑨"
 MAX_LINES = 40
 # Hand-overs, modules and functions by the length of the array's sides; the order of events adds up to five functions.
 # If no worker is busy, the I/O thread decodes the few chunks of a small array itself.
-MAX_WAYS = {64: (7, 60, 346), 256: (9, 61, 363)}
+MAX_WAYS = {64: (7, 61, 350), 256: (9, 61, 363)}
 
 
 def lines_of(block: str) -> Iterator[tuple[str, str]]:
