@@ -76,7 +76,7 @@ class Read:
         return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
 
 
-MAX_CHUNKS = 64
+MAX_IMMEDIATE_CHUNKS = 64
 """Chunks of one read: looking up and copying one takes about 5 µs."""
 
 MAX_DECODED_BYTES = 64 << 10
@@ -119,7 +119,7 @@ def read_immediately(
 
 
 def _copy_cached(state: EngineState, cache: ChunkCache, read: Read, since: float) -> bool:
-    if chunk_count_bound(read.layout.inner_axes, read.maps) > MAX_CHUNKS:
+    if chunk_count_bound(read.layout.inner_axes, read.maps) > MAX_IMMEDIATE_CHUNKS:
         return False
     copies = _find_chunks(cache, read, since) if read.layout.shard is None else _find_inner(state, cache, read, since)
     if copies is None:
