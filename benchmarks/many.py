@@ -119,7 +119,7 @@ def peer_of(library: str) -> Peer:
 
 
 async def measure(library: str, operation: str, count: int, target: str) -> Figures:
-    """Return the figures of one operation: seconds, CPU seconds and bytes above the result, or those of lone reads."""
+    """Return seconds, CPU seconds and bytes above the result of one operation, or the percentiles of lone reads."""
     peer = peer_of(library)
     if operation == "members":
         if peer.members is None:

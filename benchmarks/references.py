@@ -162,7 +162,7 @@ def make_windows(folder: Path, url: str) -> dict[str, Any]:
 
 
 async def windows_per_second(target: Any, readers: int, seconds: float) -> float:
-    """Return how many random windows of 1 to 4 chunks so many readers read in a second, for so long."""
+    """Return the number of random windows, of 1 to 4 chunks, that `readers` read in a second."""
     import aiozarr
 
     array = await aiozarr.open_array(target, mode="r")

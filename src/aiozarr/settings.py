@@ -25,7 +25,7 @@ class Settings:
         max_requests: requests in flight per origin. `"auto"` starts at 64 and adapts, up to 512.
         max_bytes_in_flight: bytes per origin that are being transferred or wait for decoding.
         decode_threads: threads for codecs in the process; None for the number of cores.
-        timeout: seconds for one operation such as `view.read()`; None for no limit.
+        timeout: seconds for one operation such as `view.read()`, or for each block of a stream; None for no limit.
         idle_timeout: seconds without progress after which a request fails.
         retries: maximum number of repetitions of a failed request.
         retry_seconds: seconds from the first attempt after which a request is not repeated.

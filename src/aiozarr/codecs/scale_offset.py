@@ -50,7 +50,7 @@ def is_real(dtype: np.dtype[Any]) -> bool:
 
 
 def is_integral(dtype: np.dtype[Any]) -> bool:
-    """Return whether elements of `dtype` are integers, including those of ml_dtypes."""
+    """Return whether elements of `dtype` are integers, including the integers of ml_dtypes."""
     return dtype in _INTEGER_TYPES
 
 

@@ -302,7 +302,7 @@ MAX_IMMEDIATE_SECONDS = 0.001
 
 
 class TurnGate:
-    """Lets so many callers pass in one turn of a loop, first come, first served.
+    """Lets a limited number of callers pass in one turn of a loop, first come, first served.
 
     Args:
         max_per_turn: callers that pass in one turn; the others wait for later turns.

@@ -198,7 +198,7 @@ class ConversionRun:
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             if isinstance(error, Exception) and resume not in str(error):
                 remains = f"what was converted remains at {self._root.url}"
-                error.add_note(f"{remains}: {resume} continues, and {overwrite} begins anew")
+                error.add_note(f"{remains}: {resume} continues, and {overwrite} starts over")
             raise
         await self._journal.save()
 

@@ -232,7 +232,7 @@ def check_schema(facts: Any, schema: Schema) -> None:
             raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
     if schema.codec is not None:
         if schema.codec.driver != facts.codec.driver:
-            reason = f"the codecs of {schema.codec.driver!r} are not those of {facts.codec.driver!r}"
+            reason = f"the codecs of {schema.codec.driver!r} do not match {facts.codec.driver!r}"
             raise invalid("schema.codec.driver", reason)
         if schema.codec.codecs is not None:
             facts.codec.codecs.merged(schema.codec.codecs, "schema.codec.codecs", strict=False)
@@ -350,7 +350,7 @@ class ArrayFacts:
         return fill_json(self.fill_value, self.data_type)
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the metadata as in a spec: those of the document, with the location of shard indexes."""
+        """Return the metadata of the document as a spec has them, with the location of shard indexes."""
         return {**self.document(), "codecs": self.codecs.to_json()}
 
     def document(self) -> dict[str, JSON]:

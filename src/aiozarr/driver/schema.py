@@ -106,7 +106,7 @@ def render_units(units: Sequence[Unit | None]) -> list[str | None]:
 
 
 def merge_units(a: Units | None, b: Units | None) -> Units | None:
-    """Return the units that satisfy those of a document and those of a schema; None is compatible with every unit.
+    """Return the units that satisfy both a document and a schema; None is compatible with every unit.
 
     Raises:
         SpecConflictError: two units of one dimension differ.

@@ -98,7 +98,7 @@ class Engine:
         )
 
     def may_read_alone(self, store: Store, settings: Settings) -> bool:
-        """Return whether a thread that may block can read a small chunk now, because nobody else reads. Any thread."""
+        """Return whether a thread that may block can read a small chunk now: no other read is under way. Any thread."""
         if not isinstance(store, BlockingStore) or settings.chunk_cache_bytes or settings.timeout is not None:
             return False
         state = self.state

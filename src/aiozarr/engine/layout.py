@@ -353,19 +353,19 @@ def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Sett
 
 
 def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> ChunkSelections:
-    """Return the stored objects that `maps` touch, with what is wanted of each."""
+    """Return the stored objects that `maps` touch, each with the wanted selection."""
     return project(layout.axes, maps, fields)
 
 
 def keyed_projections(
     layout: ArrayLayout, parts: Iterable[ChunkSelection], prefix: str
 ) -> Iterator[tuple[str, ChunkSelection]]:
-    """Yield the key of each of the stored objects `parts`, with what is wanted of it."""
+    """Yield the key of each of the stored objects `parts`, with the wanted selection."""
     for projection in parts:
         yield prefix + layout.key_of(projection), projection
 
 
 def inner_parts(stored: ObjectLayout, projection: ChunkSelection) -> Iterator[tuple[int, ChunkSelection]]:
-    """Yield the linear index of every inner chunk that the projection of a shard touches, with what is wanted of it."""
+    """Yield the linear index of every inner chunk that the projection of a shard touches, with the wanted selection."""
     assert stored.shard is not None
     return projection.inner_chunks(stored.inner_axes).numbered(stored.shard.grid_shape)

@@ -90,7 +90,7 @@ def may_be_whole(
 ) -> int | None:
     """Return how many bytes are asked for at most where shards are fetched whole; None where none of them is.
 
-    `axes` are those of the shards, and `shard` is the largest.
+    `axes` belong to the shards, and `shard` is the largest.
     """
     bound, most = whole_bound(shard), max(merge_bounds.most_gap, merge_bounds.max_request_bytes)
     if bound is None:

@@ -189,7 +189,7 @@ MIN_ADJACENT_CHUNKS = 4
 def adjacent_window(
     selections: Sequence[ChunkSelection], at: int, stop: int, out: NDArray[Any], shape: tuple[int, ...]
 ) -> NDArray[Any] | None:
-    """Return one view of `out` over the chunk of `selections[at]` and those of the following selections adjacent to it.
+    """Return one view of `out` over the chunk of `selections[at]` and the adjacent chunks of the following selections.
 
     Args:
         selections: selections of one projection.

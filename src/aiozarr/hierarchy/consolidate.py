@@ -1,4 +1,4 @@
-"""Consolidates metadata: writes those of all nodes below a group into the group's own documents.
+"""Consolidates metadata: writes the metadata of all nodes below a group into the group's own documents.
 
 Consolidated metadata above the destination of a copy are invalidated before the copy's first object, and rewritten
 after the last one with the nodes that are stored then. A copy that stops in between leaves none. It has recorded

@@ -247,7 +247,7 @@ def custom_ssl_context(root_certificate: str | None, *, allow_invalid: bool) -> 
     """Return a context that deviates from the default one.
 
     Args:
-        root_certificate: certificates in PEM that are trusted besides those of the system.
+        root_certificate: certificates in PEM that are trusted in addition to the certificates of the system.
         allow_invalid: check no certificates.
 
     Returns:

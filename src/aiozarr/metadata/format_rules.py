@@ -167,7 +167,7 @@ def check_path(path: str, zarr_format: int | None = 3) -> str:
 def check_new_path(path: str, zarr_format: int) -> str:
     """Return `path` if its last name may be that of a new node. In v3, names that begin with `__` are reserved.
 
-    Nodes of such names are read all the same, and get children: xarray writes them.
+    Nodes of such names are still read, and get children: xarray writes them.
 
     Raises:
         InvalidKeyError: the name is reserved.

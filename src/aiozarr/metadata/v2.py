@@ -1,6 +1,6 @@
 """Parse and render documents of Zarr v2 and v1.
 
-Those of v2 are `.zarray`, `.zgroup` and `.zattrs` (Zarr storage specification 2), and those of v1 `meta` and `attrs`
+Format 2 has `.zarray`, `.zgroup` and `.zattrs` (Zarr storage specification 2), and format 1 `meta` and `attrs`
 (Zarr storage specification 1).
 """
 

@@ -23,7 +23,7 @@ MAX_DISPATCH_SECONDS = 0.005
 
 
 class RequestExecutor:
-    """The `RequestQueue` of one origin that is reached over a network.
+    """The `RequestQueue` of one origin: all requests of network stores, and single calls of blocking stores.
 
     The states of a request, and the calls that lead from one to the next::
 
@@ -33,7 +33,8 @@ class RequestExecutor:
           │                                           │                    └──retry ends─┤
           └──cancel───────────────────────────────────┴──cancel──────────────────────────┘
 
-    A repetition keeps the place of its request in the budget, and does not wait in the queue again. A task executes one
+    A repetition keeps the place of its request in the budget, and does not wait in the queue again: its delay is the
+    decision of `RetryPolicy` alone. A task executes one
     request after another while the queue admits requests that need a task.
 
     Args:

@@ -300,7 +300,7 @@ class CopyDestination:
         resume, overwrite = argument("resume", True), argument("overwrite", True)
         message = f"{self._store.url} holds {number}, among them {found.first!r}; "
         if found.journal_keys:
-            return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} begins anew"
+            return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} starts over"
         if self._rules.resume:
             message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
         return message + f"{overwrite} replaces objects of the same key and keeps the others"

@@ -25,13 +25,13 @@ OnError: TypeAlias = Literal["raise", "continue"]
 class KeyFilter:
     """Keys that match one of `include`, or any key if there is none, and none of `exclude`.
 
-    Patterns are those of the shell, as in `aws s3` and `s5cmd`: `*` matches any characters, slashes included, `?` one
+    Patterns follow the shell, as in `aws s3` and `s5cmd`: `*` matches any characters, slashes included, `?` one
     character, `[abc]` and `[!abc]` one of a set. A pattern matches the whole key, relative to the root of the copy.
     The time of a match is at most proportional to the product of the lengths of pattern and key.
 
     Args:
         include: patterns, or one pattern.
-        exclude: likewise.
+        exclude: as `include`.
 
     Raises:
         TypeError: a pattern is not a str.

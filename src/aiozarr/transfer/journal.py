@@ -152,7 +152,7 @@ class CopyJournal(Journal):
             url = self._store.store.url
             of = found.get("source")
             what = f"a copy of {of}, or of another part of it" if of else "another copy"
-            again = f"{argument('overwrite', True)} begins anew"
+            again = f"{argument('overwrite', True)} starts over"
             raise CopyError(f"{argument('resume', True)} does not continue {what} at {url}; {again}")
         batches = [key for key in self._keys if key != HEADER_KEY]
         for value in await map_concurrently(self._store.fetch, batches, concurrency=16):

@@ -1,6 +1,6 @@
 """Stores over parquet tables, VirtualiZarr's manifests and icechunk's sessions keep the store contract.
 
-These tables have no keys but those of arrays: each key of the suite is the key of a chunk of one array.
+These tables have only keys of arrays, so each key of the suite is the key of a chunk of one array.
 """
 
 from __future__ import annotations

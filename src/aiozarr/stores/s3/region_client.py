@@ -95,7 +95,7 @@ class Signer:
             method: the HTTP method.
             path: percent-encoded, as it is sent.
             query: the parameters of the request from `canonical_query`. Their names begin with lower-case letters, so
-                those of the signature come first.
+                the headers of the signature come first.
             headers: further headers that are signed, by their lower-case names.
         """
         if self.credentials is ANONYMOUS:
@@ -149,7 +149,7 @@ class Signer:
 
 
 class _Moment(NamedTuple):
-    """The common parts of the requests signed in one minute; `known` has those of equal headers and parameters."""
+    """The common parts of the requests signed in one minute; `known` has the parts for equal headers and parameters."""
 
     at: float
     time: str
