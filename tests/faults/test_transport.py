@@ -33,7 +33,9 @@ def on(remote: RemoteArray, fault: spoil.Spoil, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [spoil.reset, spoil.reset_in_body(5), spoil.truncated(5)], ids=["f10-head", "f11-body", "f14-short"]
+    "fault",
+    [spoil.reset, spoil.cut_in_head, spoil.reset_in_body(5), spoil.truncated(5)],
+    ids=["f10-before-the-head", "f10-in-the-head", "f11-body", "f14-short"],
 )
 @pytest.mark.parametrize("inner", [None, (1,)], ids=["plain", "sharded"])
 async def test_a_connection_that_breaks_once_costs_one_retry(

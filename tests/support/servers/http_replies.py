@@ -169,6 +169,11 @@ def reset(reply: Reply) -> Reply:
     return replace(reply, reset=True)
 
 
+def cut_in_head(reply: Reply) -> Reply:
+    """Close the connection within the head of the response."""
+    return replace(reply, raw=b"HTTP/1.1 206 Partial Content\r\nContent-Le", drop=True)
+
+
 def reset_in_body(after: int) -> Spoil:
     """Reset the connection after `after` bytes of the body."""
     return lambda reply: replace(reply, stop_after=after, then="reset")
