@@ -1,9 +1,8 @@
 """Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below.
 
-The ancestors may stand above the root of the store, so that a change runs from the outermost group of its hierarchy.
-`open_array("memory://q/g", "a")` opens an array of the store `memory://q/g`. The group `memory://q` may have
-consolidated metadata that contain it. A change of the array therefore looks one level above the root, concurrently
-with its other reads, and further up only if a group is found.
+A change runs from the outermost group of a hierarchy, which may be above the root of the store: `memory://q` may have
+consolidated metadata that contain the array of `open_array("memory://q/g", "a")`. It therefore looks one level above
+the root, concurrently with its other reads, and further up only if a group is found.
 
 Documents are stored together: all of a node's or none, and only over the version that was read.
 """
