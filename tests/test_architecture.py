@@ -71,7 +71,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11460,
+    "stores": 11470,
     "engine": 8190,
     "hierarchy": 5970,
     "codecs": 4500,

@@ -205,7 +205,8 @@ def check_reference(key: str, start: Any, length: Any) -> tuple[int, int]:
     ]
     if min(numbers) < 0:
         raise InvalidMetadataError(
-            f"the reference {key!r} has the offset {start!r} and the length {length!r}; both are numbers of bytes",
+            f"the reference {key!r} has the offset {shown_number(start)} and the length {shown_number(length)}; "
+            "both are numbers of bytes",
             key=key,
         )
     check_end(key, sum(numbers))
@@ -216,11 +217,16 @@ def check_end(key: str, stop: int) -> None:
     """Raise `LimitError` if a reference ends beyond the bytes that a file can have."""
     if stop > _MAX_BYTES:
         raise LimitError(
-            f"the reference {key!r} ends at byte {stop}; no object has more than 2**63 - 1 bytes",
+            f"the reference {key!r} ends at byte {shown_number(stop)}; no object has more than 2**63 - 1 bytes",
             limit="reference end",
-            value=stop,
+            value=min(stop, 1 << 64),
             allowed=_MAX_BYTES,
         )
+
+
+def shown_number(value: object) -> str:
+    """Return a value for a message. Python refuses to print integers of thousands of digits."""
+    return repr(value) if not isinstance(value, int) or value.bit_length() <= 128 else f"2**{value.bit_length() - 1}"
 
 
 def check_count(count: int) -> None:

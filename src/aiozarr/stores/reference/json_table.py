@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
-from aiozarr.stores.reference.columns import WHOLE, check_reference
+from aiozarr.stores.reference.columns import WHOLE, check_reference, shown_number
 from aiozarr.stores.reference.table import LoadedReferences, ReferenceRows
 
 MAX_URL_LENGTH = 1 << 13
@@ -43,7 +43,7 @@ def parse(data: Buffer) -> LoadedReferences:
     """
     try:
         return _Parser(str(data, "utf-8")).parse()
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits are a plain ValueError
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidMetadataError(f"the document of references is not valid JSON: {reason}") from None
 
@@ -206,7 +206,9 @@ def _templates(members: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the templates of a document of version 1, whose other members are checked."""
     version = members.get("version", 1)
     if version not in (0, 1):
-        raise UnsupportedMetadataError(f"references of version {version!r}: 0 and 1 are read", member="version")
+        raise UnsupportedMetadataError(
+            f"references of version {shown_number(version)}: 0 and 1 are read", member="version"
+        )
     if members.get("gen"):
         raise UnsupportedMetadataError(
             "'gen' generates references by programs, which are not run; write the references out, for example by "

@@ -81,6 +81,7 @@ class LoadedReferences(ReferenceTable):
         self.inlined: dict[str, Buffer] = {}
         self.single: dict[str, Reference] = {}
         self.columns: dict[KeyFamily, ReferenceColumns] = {}
+        self._count = 0  # rows of all columns
 
     def add_columns(self, columns: ReferenceColumns) -> None:
         """Add the columns of a key family.
@@ -88,7 +89,8 @@ class LoadedReferences(ReferenceTable):
         Raises:
             LimitError: the table has too many references.
         """
-        check_count(sum([len(each) for each in self.columns.values()]) + len(columns))
+        self._count += len(columns) - len(self.columns.get(columns.family, ()))
+        check_count(self._count)
         self.columns[columns.family] = columns
 
     def add_single(self, key: str, found: Found) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
-from aiozarr.stores.reference.columns import Reference
+from aiozarr.stores.reference.columns import Reference, ReferenceColumns
 from aiozarr.stores.reference.json_table import from_mapping, parse
 from aiozarr.stores.reference.table import LoadedReferences
 
@@ -225,3 +225,31 @@ def test_runs_of_plain_references_equal_the_parsed_document(step: int, indent: i
 def test_a_run_is_no_more_lenient_than_json(text: str) -> None:
     with pytest.raises(InvalidMetadataError):
         parse(text.encode())
+
+
+@pytest.mark.parametrize("number", ["9" * 4300, "9" * 5000, "-" + "9" * 4300], ids=range(3))
+def test_numbers_of_thousands_of_digits_are_refused(number: str) -> None:
+    for text in (f'{{"a/0": ["u", {number}, 1], "a/1": ["u", 1, 2]}}', f'{{"version": {number}, "refs": {{}}}}'):
+        with pytest.raises((InvalidMetadataError, LimitError, UnsupportedMetadataError)):
+            parse(text.encode())
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_mapping_with_a_number_that_cannot_be_printed_is_refused(sign: int) -> None:
+    for document in ({"a/0": ["u", sign * 10**5000, 1]}, {"version": sign * 10**5000, "refs": {}}):
+        with pytest.raises((InvalidMetadataError, LimitError, UnsupportedMetadataError)):
+            from_mapping(document)
+
+
+def test_the_count_of_references_is_kept_while_families_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+    length = ReferenceColumns.__len__
+
+    def count(columns: ReferenceColumns) -> int:
+        nonlocal counted
+        counted += 1
+        return length(columns)
+
+    monkeypatch.setattr(ReferenceColumns, "__len__", count)
+    parse(json.dumps({f"array{number}/0": ["u", 0, 1] for number in range(1000)}).encode())
+    assert counted <= 4000
