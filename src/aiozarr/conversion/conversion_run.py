@@ -51,7 +51,7 @@ class ConversionRun:
 
     Args:
         engine: the engine.
-        conversion: the passes, the documents and the stores.
+        plan: the passes, the documents and the stores.
         settings: limits and policies of documents and the journal; None: those of tasks.
         report: where requests are counted besides.
         progress: called when a task has ended.
@@ -61,27 +61,26 @@ class ConversionRun:
     def __init__(
         self,
         engine: Engine,
-        conversion: ConversionWork,
+        plan: ConversionWork,
         *,
         settings: Settings | None = None,
         report: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        self._work = conversion
+        self._plan = plan
         # A record of its own: the result counts this conversion alone.
         self._report = Report(outer=report)
         self._engine = engine
-        settings = conversion.settings if settings is None else settings
-        self._root = NodeAccess(engine, conversion.destination, "", settings, self._report)
-        self._temporary = NodeAccess(engine, conversion.temporary, "", settings, self._report)
+        settings = plan._settings if settings is None else settings
+        self._root = NodeAccess(engine, plan._store, "", settings, self._report)
+        self._temporary = NodeAccess(engine, plan._temporary, "", settings, self._report)
         self._progress = progress
         self._on_error = on_error
-        self._passes = conversion.passes
+        self._passes = plan._passes
         self._journal = ConversionJournal(
-            self._root.scheduled, conversion.fingerprint(), [each.stage.tasks for each in self._passes]
+            self._root.scheduled, plan.fingerprint(), [stage.tasks for stage in plan.stages]
         )
-        self._format = conversion.zarr_format
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
         self._cost = TaskResult(0, 0, 0, 0)
@@ -156,7 +155,7 @@ class ConversionRun:
 
     async def _check_free(self) -> None:
         try:
-            await check_free(self._root, self._format)
+            await check_free(self._root, self._plan._nodes[""].zarr_format)
         except NodeExistsError as error:
             if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
                 raise
@@ -170,7 +169,7 @@ class ConversionRun:
             await self._access_of(each).scheduled.set(f"{each.destination.documents}/{key}", data)
 
     def _access_of(self, each: ArrayPass) -> NodeAccess:
-        return self._root if each.stage.number == each.stage.stages - 1 else self._temporary
+        return self._root if each.is_last else self._temporary
 
     async def run(self, executor: Executor | None) -> None:
         """Run all tasks that are not done yet, stage by stage.
@@ -179,8 +178,8 @@ class ConversionRun:
             CopyError: the executor has lost a task.
             TypeError, StoreError, CodecError, LimitError: a task has failed, and `on_error` is "raise".
         """
-        self._total = sum([each.stage.tasks for each in self._passes])
-        self._bytes_total = sum([each.stage.nbytes for each in self._passes])
+        self._total = sum([stage.tasks for stage in self._plan.stages])
+        self._bytes_total = self._plan.nbytes
         try:
             # Passes of one number, of different arrays, need not wait for each other.
             for _, group in groupby(enumerate(self._passes), key=lambda each: each[1].stage.number):
@@ -204,7 +203,7 @@ class ConversionRun:
 
     async def finish(self) -> ConversionReport:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""
-        nodes = dict(self._work.nodes)
+        nodes = dict(self._plan._nodes)
         for path in self._failed_arrays:
             for each in (path, *paths_above(path)):
                 nodes.pop(each, None)
@@ -226,7 +225,7 @@ class ConversionRun:
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
             requests=self._report.requests + self._cost.requests,
             seconds=perf_counter() - self._started,
-            notes=self._work.notes,
+            notes=self._plan.notes,
             failed=tuple(self._failed),
         )
 
@@ -235,14 +234,14 @@ class ConversionRun:
     def _pending(self, passes: Sequence[tuple[int, ArrayPass]]) -> Iterator[NumberedTask]:
         for number, _ in passes:
             done = self._journal.done[number]
-            for task in self._work.tasks(number):
+            for task in self._plan.tasks(number):
                 if done[task.number]:
                     self._count(task)
                 else:
                     yield number, task
 
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
-        budget = ByteSemaphore(max(1, self._work.max_memory * 3 // 4))
+        budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
 
         async def work(numbered: NumberedTask) -> None:
@@ -251,15 +250,13 @@ class ConversionRun:
             async with budget.hold(each.stage.memory):
                 try:
                     if number not in arrays:
-                        settings = self._work.settings
+                        settings = self._plan._settings
                         arrays[number] = (
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
                         )
                     result: TaskResult | TaskFailure = await task.run_between(*arrays[number], self._buffers)
                 except Exception as error:
-                    if self._on_error == "raise":
-                        raise
                     result = TaskFailure(task.number, error)
             await self._ended(number, task, result)
 
