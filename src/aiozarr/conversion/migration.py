@@ -28,7 +28,6 @@ from aiozarr.model import JOURNAL_HEADER_KEY, ByteRange, Entry, Value, Version
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.contract import Keys
 from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
 from aiozarr.transfer.copy import opened
@@ -163,10 +162,6 @@ class OldDocumentsStore(WrapperStore):
             async for entry in entries:
                 if not _is_new(entry.key):
                     yield entry
-
-    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
-        keys, prefixes = await super().list_dir(prefix)
-        return [key for key in keys if not _is_new(key)], prefixes
 
 
 def _is_new(key: str) -> bool:
