@@ -255,7 +255,7 @@ async def copy_one(
         StoreError: the object could not be copied.
     """
     started, report = perf_counter(), Report(outer=current_recorder())
-    counters = CopyCounters(None, plans=rules.dry_run)
+    counters = CopyCounters(is_dry_run=rules.dry_run)
     counters.add_listed(entry)
     policy = CopyPolicy(rules.verify, if_absent=not rules.may_replace)
     from_store, to_store = [engine.scheduled(store, settings, report) for store in (source, destination)]
@@ -264,11 +264,11 @@ async def copy_one(
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
     if stored is not None and is_compared and await have_equal_bytes(from_store, entry, to_store, stored):
-        counters.add_skipped(entry)
+        counters.add("skipped", entry, entry.size or 0)
     elif stored is not None and not rules.may_replace:
         raise occupied
     elif rules.dry_run:
-        counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
+        counters.add_copied(entry)
     else:
         copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
         try:
@@ -278,5 +278,5 @@ async def copy_one(
             raise occupied from None
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
-        counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=False)
-    return counters.report(seconds=perf_counter() - started, requests=report.requests, is_dry_run=rules.dry_run)
+        counters.add_copied(entry, copied.size, is_changed=copied.changed)
+    return counters.report(seconds=perf_counter() - started, requests=report.requests)
