@@ -165,9 +165,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             if location is not None:
                 self._coalesce(batch, location)
                 continue
-            part, length = batch.byte_range(0), batch.lengths[0]
-            without_versions = operation.state.stores_without_versions
-            request_chunks(operation, without_versions, store, key, part, [(batch, (0,))], length)
+            request_chunks(operation, store, key, batch.byte_range(0), [(batch, (0,))], batch.lengths[0])
         operation.resume()
         return True
 
@@ -190,9 +188,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         else:
             from aiozarr.engine.chunk_request import request_chunks
 
-            without_versions = operation.state.stores_without_versions
-            slices = ((batch, (0,)),)
-            request_chunks(operation, without_versions, read.store, key, None, slices, pipeline.spec.nbytes)
+            request_chunks(operation, read.store, key, None, [(batch, (0,))], pipeline.spec.nbytes)
 
     def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
         operation, store = self.operation, location.store

@@ -307,18 +307,22 @@ class BlockingRead(ObjectRequest):
                 )
             self._events.clear()
         self._operation.blocking_read_completed(self, self.outputs, error)
-        if self._shared is not None:
-            self._share_result(self._shared)
-        self.release()
+        if self._shared is None or not self._is_delivered(self._shared):
+            self.release()
 
-    def _share_result(self, chunk: ChunkBatch) -> None:
-        """Have the chunk decoded for those that have joined, or requested by them if its object was not read."""
+    def _is_delivered(self, chunk: ChunkBatch) -> bool:
+        """Have the chunk decoded for those that have joined, or requested by them if its object was not read.
+
+        Returns: whether it is decoded, and this request released afterwards.
+        """
         chunk.withdraw()
         if self._whole is None:
             for subscription in chunk.pop_joined(0):
                 subscription.subscriber.request_again(subscription, self.key)
-            return
+            return False
         # It is not cached: it may have changed since.
-        delivery = ChunkDelivery.of_whole(chunk)
+        delivery = ChunkDelivery(((chunk, (0,)),), None)
         delivery.request = self
-        delivery.deliver(self, None if self._whole[0] is None else Value(self._whole[0], None, None))
+        self.value = None if self._whole[0] is None else Value(self._whole[0], None, None)
+        delivery.completed(self, None)
+        return True

@@ -25,7 +25,6 @@ from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from aiozarr.engine.array_read import BlockStream
-    from aiozarr.engine.object_write import ObjectWrite
     from aiozarr.engine.plan import Plan
     from aiozarr.engine.read import Read
     from aiozarr.engine.scheduled_store import ScheduledStore
@@ -57,7 +56,7 @@ class Engine:
         self._loop = loop
         self._clock_offset: float | None = None
         self.state = EngineState(pool or ThreadPool(loop))
-        self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
+        self.group_commit: GroupCommit = GroupCommit(self.state.key_locks)
         self._start_gate = TurnGate(MAX_STARTS_PER_TURN)
 
     def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:

@@ -12,12 +12,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import random_jitter, wait_uncancelled
 from aiozarr.errors import PreconditionFailedError
 
+if TYPE_CHECKING:
+    from aiozarr.engine.object_write import ObjectWrite
+
 T = TypeVar("T")
+WriteGroup: TypeAlias = "Callable[[Sequence[ObjectWrite]], Awaitable[Collection[ObjectWrite]]]"
 
 MAX_SWAPS = 100
 """A writer gives up after this many attempts in which another writer of the object came first."""
@@ -99,17 +103,6 @@ class KeyLocks:
                 del self._locks[key]
 
 
-class MergeableChange(Protocol):
-    """A change of one object."""
-
-    def can_merge_with(self, other: Self) -> bool:
-        """Return whether one write can commit both changes."""
-        ...
-
-
-C = TypeVar("C", bound=MergeableChange)
-
-
 MAX_GROUP_COMMITS = 5
 """After this many failed commits by other members a change commits only by itself.
 
@@ -117,7 +110,7 @@ Without the limit, N changes against a store that fails would encode each other'
 """
 
 
-class _Member(Generic[C]):
+class _Member:
     """A change that waits for its commit.
 
     Attributes:
@@ -128,15 +121,15 @@ class _Member(Generic[C]):
 
     __slots__ = ("attempts", "change", "in_progress", "is_committed")
 
-    def __init__(self, change: C) -> None:
+    def __init__(self, change: ObjectWrite) -> None:
         self.change = change
         self.in_progress: asyncio.Future[None] | None = None
         self.is_committed = False
         self.attempts = 0
 
 
-class GroupCommit(Generic[C]):
-    """The changes that wait, by object. Lives on one loop.
+class GroupCommit:
+    """The changes of objects in part that wait, by object. Lives on one loop.
 
     Args:
         locks: one commit per object at a time holds the lock of the object. Others may hold it, too.
@@ -144,14 +137,14 @@ class GroupCommit(Generic[C]):
 
     def __init__(self, locks: KeyLocks) -> None:
         self._locks = locks
-        self._waiting: dict[Hashable, list[_Member[C]]] = {}
+        self._waiting: dict[Hashable, list[_Member]] = {}
 
     @property
     def is_idle(self) -> bool:
         """True if no change waits."""
         return not self._waiting
 
-    async def commit(self, key: Hashable, change: C, write: Callable[[Sequence[C]], Awaitable[Collection[C]]]) -> None:
+    async def commit(self, key: Hashable, change: ObjectWrite, write: WriteGroup) -> None:
         """Commit `change` to the object `key`, in the commit of another change or in one of its own.
 
         A change that the commit of another one leaves out, or whose commit fails, waits on. If this task is cancelled
@@ -180,9 +173,7 @@ class GroupCommit(Generic[C]):
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
-    async def _lead(
-        self, leader: _Member[C], waiting: list[_Member[C]], write: Callable[[Sequence[C]], Awaitable[Collection[C]]]
-    ) -> None:
+    async def _lead(self, leader: _Member, waiting: list[_Member], write: WriteGroup) -> None:
         group = [
             member
             for member in waiting
@@ -192,7 +183,7 @@ class GroupCommit(Generic[C]):
             waiting.remove(member)
             member.attempts += 1
             member.in_progress = asyncio.get_running_loop().create_future()
-        committed: Collection[C] = ()
+        committed: Collection[ObjectWrite] = ()
         try:
             committed = await write([member.change for member in group])
         finally:

@@ -1,4 +1,4 @@
-"""Reads of one object by several requests: in parts of one version, and of its last bytes without suffix ranges."""
+"""Reads of one object in parts of one version, side by side."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiozarr.common.concurrency import for_each, gather_all
-from aiozarr.engine.caches import SizeCache
+from aiozarr.engine.fetch_request import can_condition
 from aiozarr.engine.multipart_plan import split_range
-from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
+from aiozarr.errors import ChangedError, CodecError, ShortReadError
 from aiozarr.memory import empty_bytes
-from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
-from aiozarr.stores import object_tail
+from aiozarr.model import Range, Value, Version
 from aiozarr.stores.capabilities import FetchIntoStore, ResponseHead
 from aiozarr.stores.contract import Store
 
@@ -216,7 +215,7 @@ class MultipartRead:
             ChangedError, ShortReadError: the answer does not fit to the others.
         """
         store, version = self._store, self._version
-        condition = version if _can_condition(store, version) else None
+        condition = version if can_condition(store, version) else None
         bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.has_bounded_reads else {}
         if part is None:
             return await store.fetch(self._key, if_match=condition, **bound)
@@ -319,53 +318,3 @@ class MultipartRead:
     def _changed_error(self, part: Range | None = None) -> ChangedError:
         reason = "the object was replaced while it was being read"
         return ChangedError(reason, store=self._store.url, key=self._key, range=part or self._range)
-
-
-async def fetch_tail(
-    store: Store,
-    key: str,
-    suffix: Suffix,
-    sizes: SizeCache,
-    *,
-    if_match: Version | None,
-    max_bytes: int | None,
-    on_lookup: Callable[[], object],
-) -> Value | None:
-    """Fetch the last bytes of an object from a store that refuses suffix ranges.
-
-    The size is looked up unless `sizes` has it. `on_lookup` is called for each request besides the last one.
-
-    `max_bytes` is as of `Store.fetch`: None for a store without bounded reads.
-
-    Raises:
-        ChangedError: the object is replaced again and again, or does not have the version `if_match`.
-        LimitError: the bytes are more than `max_bytes`.
-    """
-    bound = {} if max_bytes is None else {"max_bytes": max_bytes}
-    known = sizes.get(store, key)
-    if known is not None and if_match not in (None, known.version):
-        known = None
-
-    async def stat() -> Entry | None:
-        on_lookup()
-        entry = await store.stat(key)
-        sizes.record(store, key, None if entry is None else entry.size, None if entry is None else entry.version)
-        return entry
-
-    async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
-        condition = version if _can_condition(store, version) else None
-        value = await store.fetch(key, tail, if_match=condition, **bound)
-        if value is None:
-            sizes.drop(store, key)
-        return value
-
-    def forget() -> None:
-        on_lookup()
-        sizes.drop(store, key)
-
-    with located(store=store.url, key=key):
-        return await object_tail.fetch_tail(suffix, stat, fetch, if_match=if_match, known=known, on_changed=forget)
-
-
-def _can_condition(store: Store, version: Version | None) -> bool:
-    return version is not None and not version.weak and store.supports.conditional_reads

@@ -45,7 +45,7 @@ class WriteContext:
     """
 
     state: EngineState
-    group_commit: GroupCommit[ObjectWrite]
+    group_commit: GroupCommit
     encoder: ObjectEncoder
     encoding: asyncio.Semaphore
     stores_empty: bool | None

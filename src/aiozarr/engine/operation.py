@@ -12,16 +12,19 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.timing import RequestObserver
-from aiozarr.engine.worker_pool import FunctionCall, WorkerPool
+from aiozarr.engine.worker_pool import FunctionCall
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
 from aiozarr.schedule.retry import retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.engine.state import EngineState
 
 
 class Progress(NamedTuple):
@@ -126,6 +129,7 @@ class Operation(RequestSource):
     """One operation of one caller on the stores behind one request queue. Lives on the I/O loop.
 
     Attributes:
+        state: the shared state of the I/O thread.
         total: stored objects that it touches.
         bytes_total: bytes of array elements that it moves.
         done: stored objects that are complete.
@@ -141,7 +145,7 @@ class Operation(RequestSource):
 
     def __init__(
         self,
-        pool: WorkerPool,
+        state: EngineState,
         queue: RequestQueue,
         *,
         settings: Settings,
@@ -150,7 +154,8 @@ class Operation(RequestSource):
         total: int,
         bytes_total: int,
     ) -> None:
-        self.pool = pool
+        self.state = state
+        self.pool = state.pool
         self.queue = queue
         self.settings = settings
         self.report = report

@@ -193,7 +193,7 @@ async def _shard(
     decode = partial(parse_index, shard, value.data, value.size, read.store, key, strict=strict)
     index = decode() if shard.index_nbytes < MIN_INDEX_BYTES else await state.pool.call(decode)
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
-        state.indexes.cache.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+        state.indexes.cache.add(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
     is_cached = _cached(state, session.settings, InternedKey((token, value.version)))
     runs = None if is_cached else partial(planner.ranges, pipeline=shard.inner, versioned=value.version is not None)
 

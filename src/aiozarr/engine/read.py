@@ -139,7 +139,7 @@ def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     if token is None:
         return None
     encode, prefix, parts = read.layout.key_encoding.encode, read.prefix, list(read.parts)
-    chunks = cache.peek_all([(token, prefix + encode(part.coords)) for part in parts], since)
+    chunks = cache.find_all([(token, prefix + encode(part.coords)) for part in parts], since)
     return None if chunks is None else list(zip(parts, chunks, strict=True))
 
 
@@ -166,7 +166,7 @@ def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float)
         if not numbered:
             # No cached chunk vouches for the version of this index: a newer shard would go unnoticed.
             return None
-        chunks = cache.peek_all([(object_id, position) for position, _ in numbered], since)
+        chunks = cache.find_all([(object_id, position) for position, _ in numbered], since)
         if chunks is None:
             return None
         copies += [(inner, chunk) for (_, inner), chunk in zip(numbered, chunks, strict=True)]

@@ -91,7 +91,7 @@ class ReadOperation(Operation):
         sink: BlockSink = _OUTPUT,
     ) -> None:
         super().__init__(
-            state.pool,
+            state,
             state.queue_for(reads[0].store),
             settings=settings,
             report=report,
@@ -99,7 +99,6 @@ class ReadOperation(Operation):
             total=sum([len(read.parts) for read in reads]),
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
-        self.state = state
         self.sink = sink
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
@@ -246,7 +245,7 @@ class ReadOperation(Operation):
         if self._cache is None:
             return False
         oldest = asyncio.get_running_loop().time() - self.settings.chunk_cache_seconds
-        values = self._cache.get(chunk_id, oldest)
+        values = self._cache.use(chunk_id, oldest)
         if values is None:
             return False
         self._subscriptions.add(subscription)
@@ -266,27 +265,16 @@ class ReadOperation(Operation):
         object_id: Hashable,
         pipeline: CodecPipeline,
         location: Location | None = None,
-        *,
-        cached: bool = True,
     ) -> ChunkBatch | None:
         """Join the chunk that is an object if it is in flight; else return it as new: its bytes are to be fetched.
 
         `location`: where its bytes are, if they are a range of another object.
-        `cached`: it may go to the cache, because its id says whether it is still stored like that.
         """
-        share_key = object_id if self._outcome_key is None else (object_id, self._outcome_key)
-        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=cached):
+        share_key = self.share_key(object_id)
+        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=True):
             return None
-        self._subscriptions.add(subscription)
-        in_flight = self.state.in_flight
-        if location is None:
-            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id)
-        else:
-            starts, lengths = (location.start,), (location.length,)
-            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, (0,), starts, lengths)
-        if cached and self._cache is not None:
-            self._add_cache(batch)
-        return batch
+        place = () if location is None else ((0,), (location.start,), (location.length,))
+        return self.new_batch(subscription, share_key, pipeline, object_id, *place, cached=True)
 
     def join(self, subscription: Subscription, share_key: Hashable, position: int, *, cached: bool) -> bool:
         """Join the chunk at a position of an object if it is in flight; return whether it is."""
@@ -297,7 +285,7 @@ class ReadOperation(Operation):
         batch.join(subscription, number)
         self._subscriptions.add(subscription)
         self.shared += 1
-        if cached:
+        if cached and self._cache is not None:
             self._add_cache(batch)
         return True
 
@@ -313,11 +301,14 @@ class ReadOperation(Operation):
         *,
         cached: bool,
     ) -> ChunkBatch:
-        """Return chunks that are not in flight, of which their bytes are to be fetched."""
+        """Return chunks that are not in flight, of which their bytes are to be fetched.
+
+        `cached`: they may go to the cache, because their ids say whether they are still stored like that.
+        """
         self._subscriptions.add(subscription)
         in_flight = self.state.in_flight
         batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, positions, starts, lengths)
-        if cached:
+        if cached and self._cache is not None:
             self._add_cache(batch)
         return batch
 

@@ -314,7 +314,7 @@ class ShardRead(Subscriber[ReadOperation]):
             return
         self._attempt += 1
         operation.state.indexes.cache.drop(self._shard_id)
-        operation.state.chunk_caches.drop(self._store.object_identity(self._key))
+        operation.state.chunk_caches.drop_object(self._store.object_identity(self._key))
         self._find_index()
 
     def missing_error(self, key: str) -> BaseException | None:

@@ -65,10 +65,9 @@ class Download(Operation):
         on_failed: Callable[[Entry, Exception], None],
         on_missing: Callable[[Entry], None] | None = None,
     ) -> None:
-        state = engine.state
         super().__init__(
-            state.pool,
-            state.queue_for(source),
+            engine.state,
+            engine.state.queue_for(source),
             settings=settings,
             # A listener is told of each request, and the sums are then those of the events.
             report=report if report.has_listener else None,
@@ -80,7 +79,6 @@ class Download(Operation):
         self.destination = destination
         self.verify: Verify = verify
         self.deferred: list[Entry] = []
-        self._engine = engine
         self._copy_report = report
         self._on_copied = on_copied
         self._on_failed = on_failed
@@ -176,7 +174,7 @@ class Download(Operation):
         """A worker has written an object, or failed to."""
         self._writes -= 1
         request, entry, error = write.request, write.entry, write.error
-        self._engine.invalidate(self.destination, entry.key)
+        self.state.invalidate(self.destination, entry.key)
         self._written.requests += 1
         size = request.held
         request.release()

@@ -14,7 +14,7 @@ from aiozarr.engine.chunk_request import RangeCoalescer
 from aiozarr.engine.fetch_request import FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, ChunksInFlight, Subscription
 from aiozarr.engine.operation import MAX_PENDING_RANGES, Operation
-from aiozarr.engine.state import NotedStores
+from aiozarr.engine.state import EngineState
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.schedule.executor import RequestExecutor
@@ -31,7 +31,7 @@ class Caller(Operation):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
-            InlinePool(),
+            EngineState(InlinePool()),
             RequestExecutor(),
             settings=Settings(**settings),
             report=None,
@@ -62,7 +62,7 @@ class Caller(Operation):
 
 
 def new_coalescer() -> RangeCoalescer:
-    return RangeCoalescer(NotedStores())
+    return RangeCoalescer()
 
 
 def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkBatch:
