@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.timing import RequestTiming, status_of
+from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.worker_pool import WorkItem, complete_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
-from aiozarr.schedule.events import RequestEvent
 from aiozarr.schedule.requests import RequestQueue, Respond, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
@@ -346,44 +346,23 @@ class FetchRequest(ObjectRequest):
     # --- its event --------------------------------------------------------------------------------------------------
 
     def _note(self, timing: RequestTiming, fetched: int, error: BaseException | None) -> None:
+        now, store, key = self.queue.now(), self.store, self.key
+        event_of = partial(timing.event_of, self, store=store, key=key, now=now, error=error)
         if self.lookups:
-            timing.observer.report(
-                replace(
-                    self._event(0, 0, self.lookups, None, timing),
-                    operation="stat",
-                    range=None,
-                    seconds=0.0,
-                    queue_seconds=0.0,
-                ),
-                retries=0,
-            )
+            looked_up = event_of("stat", attempts=self.lookups, error=None)
+            timing.observer.report(replace(looked_up, seconds=0.0, queue_seconds=0.0), retries=0)
         checks = None if self.value is None or error is not None else self.value.cache_checks
         if checks is not None:
             # No bytes have come, and perhaps no request was sent.
-            timing.event = replace(self._event(0, 0, checks, None, timing), operation="stat") if checks else None
+            timing.event = event_of("stat", range=self.range, attempts=checks) if checks else None
             return
-        # Chunks may share bytes, which come once.
-        wanted = min(self.handler.wanted_bytes(fetched), fetched) if error is None else 0
-        timing.event = self._event(wanted, fetched, self.attempts, error, timing)
-
-    def _event(
-        self, wanted: int, fetched: int, attempts: int, error: BaseException | None, timing: RequestTiming
-    ) -> RequestEvent:
-        return RequestEvent(
-            operation="fetch",
-            store=self.store_url,
-            key=self.key,
+        timing.event = event_of(
+            "fetch",
             range=self.range,
-            bytes_wanted=wanted,
             bytes_fetched=fetched,
-            # A cancelled request was cut off.
-            seconds=self.seconds or self.queue.now() - self.started,
-            attempts=attempts,
-            error=error,
-            started=self.started,
-            queue_seconds=max(0.0, self.started - timing.ready),
-            status=status_of(error, None if self.value is None else self.value.status),
-            server=self.store.server,
+            # Chunks may share bytes, which come once.
+            bytes_wanted=min(self.handler.wanted_bytes(fetched), fetched) if error is None else 0,
+            status=None if self.value is None else self.value.status,
         )
 
 
