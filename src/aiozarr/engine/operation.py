@@ -133,7 +133,8 @@ class Operation(RequestSource):
         total: stored objects that it touches.
         bytes_total: bytes of array elements that it moves.
         done: stored objects that are complete.
-        bytes_done: bytes of elements that are complete, if there is a progress callback.
+        has_progress: True if there is a progress callback.
+        bytes_done: bytes of elements that are complete, if there is one.
         stopped: True after an error or a cancellation: nothing more is begun.
         shared: chunks that another operation's request delivers.
         pending_ranges: ranges that wait for the end of this turn of the loop, to be merged into requests.
@@ -172,6 +173,7 @@ class Operation(RequestSource):
         self.observer = RequestObserver.of(settings, report)
         self.ready_at = 0.0
         self._progress = progress
+        self.has_progress = progress is not None
         self._ready: deque[ScheduledRequest] = deque()
         self._awaited = 0  # cancelled requests, and calls in workers
         self._ended = False
@@ -310,11 +312,6 @@ class Operation(RequestSource):
     def now(self) -> float:
         """Return the time by the clock of the queue; 0 without an observer."""
         return 0.0 if self.observer is None else self.queue.now()
-
-    @property
-    def has_progress(self) -> bool:
-        """True if there is a progress callback."""
-        return self._progress is not None
 
     def report_progress(self, nbytes: int) -> None:
         """Call the progress callback: `nbytes` more of elements are in place."""

@@ -32,6 +32,7 @@ from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
+    from aiozarr.engine.array_read import BlockQueue
     from aiozarr.engine.located_reads import OriginRequests
     from aiozarr.engine.partial_plan import PartialChunkPlanner
     from aiozarr.engine.shard_index import IndexFetch, OnIndex
@@ -44,24 +45,6 @@ MAX_EAGER_OBJECTS = 64
 may be in flight."""
 
 
-class BlockSink:
-    """Where the elements of each stored object go: to their places in the output of the read."""
-
-    def may_begin(self) -> bool:
-        """Return whether another stored object may be begun."""
-        return True
-
-    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
-        """Return the array that a stored object's elements go to, and their places in it."""
-        return ChunkOutput(read.out, part)
-
-    def object_completed(self, out: NDArray[Any]) -> None:
-        """Pass on `out`, which has all elements of a stored object."""
-
-
-_OUTPUT = BlockSink()
-
-
 class ReadOperation(Operation):
     """Reads of one caller from the stores behind one queue. Lives on the I/O loop.
 
@@ -70,9 +53,11 @@ class ReadOperation(Operation):
         reads: the reads.
         steps: yields a function for each stored object, or batch of them, which begins it. The function may return a
             request to send at once.
-        sink: where the elements go.
+        blocks: where the elements of each stored object go; None: to their places in the output of the read.
 
     Attributes:
+        has_cache: True if decoded chunks are cached.
+        indexes: the shard indexes that are waited for, by what is called with each.
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
@@ -88,7 +73,7 @@ class ReadOperation(Operation):
         settings: Settings,
         report: Report | None,
         progress: Callable[[Progress], None] | None = None,
-        sink: BlockSink = _OUTPUT,
+        blocks: BlockQueue | None = None,
     ) -> None:
         super().__init__(
             state,
@@ -99,17 +84,18 @@ class ReadOperation(Operation):
             total=sum([len(read.parts) for read in reads]),
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
-        self.sink = sink
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
         self.bytes_left = self.bytes_total
         self._steps = steps(self, reads)
+        self._blocks = blocks
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
+        self.has_cache = self._cache is not None
         self._missing = tuple([read.missing for read in reads if read.missing is not None])
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         self._chunks_done = self._cached = self._copying = 0
         self._subscriptions: set[Subscription] = set()
-        self._indexes: dict[OnIndex, IndexFetch] = {}
+        self.indexes: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         self._store = reads[0].store
         self._lookups: set[asyncio.Task[None]] = set()
@@ -165,13 +151,21 @@ class ReadOperation(Operation):
     def _may_begin(self) -> bool:
         """Return whether another object may be begun, and would not only hold up others."""
         return (
-            self.sink.may_begin()
+            self.has_room()
             and self.sorting < self.pool.threads
             and self.pending_ranges < self.max_pending_ranges
             and len(self._lookups) < self.max_pending_ranges
             and not (self._origins and self._waits_for_origins())
             and self._copying < MAX_COPYING
         )
+
+    def has_room(self) -> bool:
+        """Return whether there is room for the elements of another stored object."""
+        return self._blocks is None or self._blocks.has_room()
+
+    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
+        """Return the array that a stored object's elements go to, and their places in it."""
+        return ChunkOutput(read.out, part) if self._blocks is None else self._blocks.target(read, part)
 
     def pending(self) -> int:
         return len(self._ready) + self.total - self.begun
@@ -230,11 +224,6 @@ class ReadOperation(Operation):
         return any(origin.is_full for origin in self._origins.values())
 
     # --- chunks -----------------------------------------------------------------------------------------------------
-
-    @property
-    def has_cache(self) -> bool:
-        """True if decoded chunks are cached."""
-        return self._cache is not None
 
     def share_key(self, object_id: Hashable) -> Hashable:
         """Return the key by which readers with the same settings share what is in flight of an object."""
@@ -320,14 +309,6 @@ class ReadOperation(Operation):
         if cache.fits(spec.nbytes):
             batch.caches = (*batch.caches, cache)
 
-    def await_index(self, on_completed: OnIndex, fetch: IndexFetch) -> None:
-        """Leave the request for an index if this read stops."""
-        self._indexes[on_completed] = fetch
-
-    def index_received(self, on_completed: OnIndex) -> None:
-        """Note that `on_completed` was called, or is not to be called."""
-        self._indexes.pop(on_completed, None)
-
     def await_blocking(self, request: ObjectRequest) -> None:
         """Do not end before a batch of chunks of a blocking store has."""
         self._blocking_reads.add(request)
@@ -352,7 +333,8 @@ class ReadOperation(Operation):
     def object_completed(self, out: NDArray[Any]) -> None:
         """Pass on `out`, which has all elements of a stored object."""
         self.done += 1
-        self.sink.object_completed(out)
+        if self._blocks is not None:
+            self._blocks.add(out)
 
     def blocking_read_completed(
         self, request: ObjectRequest, outputs: Sequence[ChunkOutput], error: BaseException | None
@@ -390,9 +372,9 @@ class ReadOperation(Operation):
             self._prefault.stop()
         for blocking_read in self._blocking_reads:
             self.queue.cancel(blocking_read)
-        for on_completed, fetch in self._indexes.items():
+        for on_completed, fetch in self.indexes.items():
             fetch.leave(on_completed)
-        self._indexes.clear()
+        self.indexes.clear()
         for subscription in list(self._subscriptions):
             if subscription.batch is not None:
                 subscription.batch.leave(subscription)
@@ -420,7 +402,7 @@ class ReadOperation(Operation):
         self._origins.clear()
 
     def is_idle(self) -> bool:
-        if self._subscriptions or self._indexes or self._blocking_reads or not super().is_idle():
+        if self._subscriptions or self.indexes or self._blocking_reads or not super().is_idle():
             return False
         if self._prefault is None:
             return True

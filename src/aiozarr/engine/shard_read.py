@@ -130,11 +130,11 @@ class ShardRead(Subscriber[ReadOperation]):
             whole_bytes=whole_bytes,
             ready_since=None if is_first else operation.now(),
         )
-        operation.await_index(self._index_completed, fetch)
+        operation.indexes[self._index_completed] = fetch
 
     def _index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
         operation = self.operation
-        operation.index_received(self._index_completed)
+        operation.indexes.pop(self._index_completed, None)
         if operation.stopped:
             return
         if isinstance(error, ChecksumError) and self._attempt == 1:
