@@ -107,19 +107,7 @@ class ArrayLayout:
             settings.strict,
             make=lambda: cls._resolve(replace(metadata, attributes={}, extra={}), node, settings),
         )
-        return cls(
-            node,
-            metadata,
-            found.grid,
-            found.axes,
-            found.key_encoding,
-            found.largest,
-            found.single,
-            found.token,
-            found.strict,
-            found._chain,
-            found._objects,
-        )
+        return replace(found, node=node, metadata=metadata)
 
     @classmethod
     def _resolve(cls, metadata: ArrayMetadata, node: str, settings: Settings) -> ArrayLayout:
