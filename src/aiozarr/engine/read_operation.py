@@ -126,7 +126,7 @@ class ReadOperation(Operation):
         if self.queue.is_blocking or self.total > MAX_EAGER_OBJECTS:
             return
         try:
-            while self._may_begin() and (step := next(self._steps, None)) is not None:
+            while self.begun < self.total and self._may_begin() and (step := next(self._steps, None)) is not None:
                 step()
         except Exception as error:
             self.stop(error)
@@ -151,7 +151,7 @@ class ReadOperation(Operation):
     def _may_begin(self) -> bool:
         """Return whether another object may be begun, and would not only hold up others."""
         return (
-            self.has_room()
+            (self._blocks is None or self._blocks.has_room())
             and self.sorting < self.pool.threads
             and self.pending_ranges < self.max_pending_ranges
             and len(self._lookups) < self.max_pending_ranges
@@ -396,7 +396,7 @@ class ReadOperation(Operation):
                 owner.resume()
 
     def leave_queues(self) -> None:
-        super().leave_queues()
+        self.queue.unregister(self)
         for origin in self._origins.values():
             origin.queue.unregister(origin)
         self._origins.clear()
