@@ -6,7 +6,6 @@ A read that is streamed hands out its blocks as they are complete, a bounded num
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -20,12 +19,11 @@ from aiozarr.engine.blocking_read import BlockingRead
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import ObjectRequest
 from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription
-from aiozarr.engine.read import Read
+from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChangedError, ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import ChunkSelection, CoreRegion
-from aiozarr.memory import empty
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
@@ -250,47 +248,6 @@ class WholeChunks(Subscriber[ReadOperation]):
 
     def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
         return self.read.layout.unpadded(projection)
-
-
-class BlockQueue:
-    """A new array for each stored object; no more are begun while too many wait for the consumer."""
-
-    def __init__(self, settings: Settings, prefetch: int | None) -> None:
-        self._prefetch = prefetch
-        self._max_bytes = settings.max_bytes_in_flight
-        self._regions: dict[int, CoreRegion] = {}
-        self._out_count = 0
-        self._out_bytes = 0
-        self.blocks: deque[tuple[CoreRegion, NDArray[Any]]] = deque()
-        self.arrived = asyncio.Event()
-
-    def has_room(self) -> bool:
-        """Return whether another stored object may be begun."""
-        if self._prefetch is None:
-            return self._out_bytes < self._max_bytes
-        # The block that the consumer has next is not ahead.
-        return self._out_count < self._prefetch + 1
-
-    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
-        """Return a new array for a stored object's elements, and their places in it."""
-        shape, region, moved = part.rebased()
-        block = empty(shape, read.out.dtype)
-        self._regions[id(block)] = region
-        self._out_count += 1
-        self._out_bytes += block.nbytes
-        return ChunkOutput(block, moved)
-
-    def add(self, out: NDArray[Any]) -> None:
-        """Add a block that is complete."""
-        self.blocks.append((self._regions.pop(id(out)), out))
-        self.arrived.set()
-
-    def pop(self) -> tuple[CoreRegion, NDArray[Any]]:
-        """Remove and return the next block: there is room for another."""
-        region, block = self.blocks.popleft()
-        self._out_count -= 1
-        self._out_bytes -= block.nbytes
-        return region, block
 
 
 class BlockStream:

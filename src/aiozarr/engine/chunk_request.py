@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from aiozarr.engine.fetch_request import AwaitedResponse, FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, merge_key
-from aiozarr.engine.multipart_plan import NO_SPLIT, first_part, split_limit
-from aiozarr.engine.object_read import MultipartRead, PartLimits
+from aiozarr.engine.object_read import NO_SPLIT, MultipartRead, PartLimits, first_part, split_limit
 from aiozarr.engine.operation import Operation
 from aiozarr.model import Range, Value, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
@@ -46,7 +45,7 @@ def request_chunks(
     delivery = ChunkDelivery(slices, None if byte_range is None else byte_range.start)
     if expected > operation.settings.max_request_bytes and not operation.queue_of(store).is_blocking:
         is_single = len(slices) == 1 and len(slices[0][1]) == 1
-        is_versioned = store.identity not in operation.state.stores_without_versions
+        is_versioned = store.identity not in operation.without_versions
         limit = split_limit(store, operation.settings) if is_versioned else NO_SPLIT
         if is_single and (byte_range is None or if_match is not None) and limit < expected:
             _LargeChunk(operation, store, key, byte_range, delivery, expected, limit, if_match)
@@ -146,7 +145,7 @@ class _LargeChunk:
     def _note_wasted(self) -> None:
         first = self._first
         if first.value is not None and first.value.version is None:
-            self._operation.state.stores_without_versions.add(first.store.identity)
+            self._operation.without_versions.add(first.store.identity)
         if first.timing is not None and first.timing.event is not None:
             first.timing.event = replace(first.timing.event, bytes_wanted=0)
 

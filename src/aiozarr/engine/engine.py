@@ -16,8 +16,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry_delay
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_delay
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import LocatingStore
@@ -25,6 +24,7 @@ from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from aiozarr.engine.array_read import BlockStream
+    from aiozarr.engine.object_write import ObjectWrite
     from aiozarr.engine.plan import Plan
     from aiozarr.engine.read import Read
     from aiozarr.engine.scheduled_store import ScheduledStore
@@ -56,7 +56,7 @@ class Engine:
         self._loop = loop
         self._clock_offset: float | None = None
         self.state = EngineState(pool or ThreadPool(loop))
-        self.group_commit: GroupCommit = GroupCommit(self.state.key_locks)
+        self.group_commit: GroupCommit[ObjectWrite] = GroupCommit(self.state.key_locks)
         self._start_gate = TurnGate(MAX_STARTS_PER_TURN)
 
     def scheduled(self, store: Store, settings: Settings, report: Report | None = None) -> ScheduledStore:
@@ -233,7 +233,7 @@ class Engine:
         The others usually need nothing else, and are begun in one turn of the loop then. `read`, `write` and `probe` do
         this themselves. The caller of `stream` must do it before the stream begins.
         """
-        from aiozarr.grid.chunk_counting import is_expensive
+        from aiozarr.grid.chunk_grid import is_expensive
 
         for each in operations:
             if is_expensive(each.maps):

@@ -12,16 +12,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import random_jitter, wait_uncancelled
 from aiozarr.errors import PreconditionFailedError
 
-if TYPE_CHECKING:
-    from aiozarr.engine.object_write import ObjectWrite
-
 T = TypeVar("T")
-WriteGroup: TypeAlias = "Callable[[Sequence[ObjectWrite]], Awaitable[Collection[ObjectWrite]]]"
+C = TypeVar("C")
+WriteGroup: TypeAlias = Callable[[Sequence[C]], Awaitable[Collection[C]]]
 
 MAX_SWAPS = 100
 """A writer gives up after this many attempts in which another writer of the object came first."""
@@ -110,7 +108,7 @@ Without the limit, N changes against a store that fails would encode each other'
 """
 
 
-class _Member:
+class _Member(Generic[C]):
     """A change that waits for its commit.
 
     Attributes:
@@ -121,14 +119,14 @@ class _Member:
 
     __slots__ = ("attempts", "change", "in_progress", "is_committed")
 
-    def __init__(self, change: ObjectWrite) -> None:
+    def __init__(self, change: C) -> None:
         self.change = change
         self.in_progress: asyncio.Future[None] | None = None
         self.is_committed = False
         self.attempts = 0
 
 
-class GroupCommit:
+class GroupCommit(Generic[C]):
     """The changes of objects in part that wait, by object. Lives on one loop.
 
     Args:
@@ -137,14 +135,14 @@ class GroupCommit:
 
     def __init__(self, locks: KeyLocks) -> None:
         self._locks = locks
-        self._waiting: dict[Hashable, list[_Member]] = {}
+        self._waiting: dict[Hashable, list[_Member[C]]] = {}
 
     @property
     def is_idle(self) -> bool:
         """True if no change waits."""
         return not self._waiting
 
-    async def commit(self, key: Hashable, change: ObjectWrite, write: WriteGroup) -> None:
+    async def commit(self, key: Hashable, change: C, write: WriteGroup[C], can_merge: Callable[[C], bool]) -> None:
         """Commit `change` to the object `key`, in the commit of another change or in one of its own.
 
         A change that the commit of another one leaves out, or whose commit fails, waits on. If this task is cancelled
@@ -155,6 +153,7 @@ class GroupCommit:
             change: the change.
             write: commits changes in the order in which they came, this one among them. Returns those that it has
                 committed. What it raises is raised here, and leaves the other changes waiting.
+            can_merge: returns whether one write can commit this change and another one.
         """
         member = _Member(change)
         waiting = self._waiting.setdefault(key, [])
@@ -162,7 +161,7 @@ class GroupCommit:
         try:
             async with self._locks.hold(key):
                 if not member.is_committed:
-                    await self._lead(member, waiting, write)
+                    await self._lead(member, waiting, write, can_merge)
         except asyncio.CancelledError:
             if member.in_progress is not None:
                 await wait_uncancelled(member.in_progress)
@@ -173,17 +172,23 @@ class GroupCommit:
             if not waiting and self._waiting.get(key) is waiting:
                 del self._waiting[key]
 
-    async def _lead(self, leader: _Member, waiting: list[_Member], write: WriteGroup) -> None:
+    async def _lead(
+        self,
+        leader: _Member[C],
+        waiting: list[_Member[C]],
+        write: WriteGroup[C],
+        can_merge: Callable[[C], bool],
+    ) -> None:
         group = [
             member
             for member in waiting
-            if member is leader or (member.attempts < MAX_GROUP_COMMITS and leader.change.can_merge_with(member.change))
+            if member is leader or (member.attempts < MAX_GROUP_COMMITS and can_merge(member.change))
         ]
         for member in group:
             waiting.remove(member)
             member.attempts += 1
             member.in_progress = asyncio.get_running_loop().create_future()
-        committed: Collection[ObjectWrite] = ()
+        committed: Collection[C] = ()
         try:
             committed = await write([member.change for member in group])
         finally:

@@ -16,8 +16,7 @@ from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
-from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
-from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
+from aiozarr.grid.chunk_grid import ChunkGrid, chunk_count_bound, count_chunks, project, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection, ChunkSelections
 from aiozarr.grid.transform import DimensionMap, IndexTransform

@@ -12,19 +12,15 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.timing import RequestObserver
-from aiozarr.engine.worker_pool import FunctionCall
+from aiozarr.engine.worker_pool import FunctionCall, WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry_policy
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
-
-if TYPE_CHECKING:
-    from aiozarr.engine.state import EngineState
 
 
 class Progress(NamedTuple):
@@ -129,7 +125,6 @@ class Operation(RequestSource):
     """One operation of one caller on the stores behind one request queue. Lives on the I/O loop.
 
     Attributes:
-        state: the shared state of the I/O thread.
         total: stored objects that it touches.
         bytes_total: bytes of array elements that it moves.
         done: stored objects that are complete.
@@ -137,6 +132,7 @@ class Operation(RequestSource):
         bytes_done: bytes of elements that are complete, if there is one.
         stopped: True after an error or a cancellation: nothing more is begun.
         shared: chunks that another operation's request delivers.
+        without_versions: stores that should report versions, and do not. Only reads have it.
         pending_ranges: ranges that wait for the end of this turn of the loop, to be merged into requests.
         max_pending_ranges: how many of them may wait before the operation begins no further objects.
         fairness_key: the queue of its work in the worker pool. A long operation has its own, short ones share one.
@@ -144,9 +140,11 @@ class Operation(RequestSource):
         ready_at: since when the next requests could have been sent, if there is an observer.
     """
 
+    without_versions: set[Hashable]
+
     def __init__(
         self,
-        state: EngineState,
+        pool: WorkerPool,
         queue: RequestQueue,
         *,
         settings: Settings,
@@ -155,8 +153,7 @@ class Operation(RequestSource):
         total: int,
         bytes_total: int,
     ) -> None:
-        self.state = state
-        self.pool = state.pool
+        self.pool = pool
         self.queue = queue
         self.settings = settings
         self.report = report

@@ -21,7 +21,7 @@ from aiozarr.engine.in_flight import (
 )
 from aiozarr.engine.operation import Operation, Progress
 from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
-from aiozarr.engine.read import Read
+from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -32,7 +32,6 @@ from aiozarr.stores.capabilities import LocatingStore, Location
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.array_read import BlockQueue
     from aiozarr.engine.located_reads import OriginRequests
     from aiozarr.engine.partial_plan import PartialChunkPlanner
     from aiozarr.engine.shard_index import IndexFetch, OnIndex
@@ -76,7 +75,7 @@ class ReadOperation(Operation):
         blocks: BlockQueue | None = None,
     ) -> None:
         super().__init__(
-            state,
+            state.pool,
             state.queue_for(reads[0].store),
             settings=settings,
             report=report,
@@ -84,6 +83,8 @@ class ReadOperation(Operation):
             total=sum([len(read.parts) for read in reads]),
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
+        self.state = state
+        self.without_versions = state.stores_without_versions
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
         self.bytes_left = self.bytes_total

@@ -16,7 +16,7 @@ from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.shard_index import IndexEntry, IndexFetch
 from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Version
 from aiozarr.stores.capabilities import Location

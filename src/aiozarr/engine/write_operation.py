@@ -83,7 +83,7 @@ class WriteOperation(Operation):
         self,
         state: EngineState,
         write: Write,
-        group_commit: GroupCommit,
+        group_commit: GroupCommit[ObjectWrite],
         *,
         settings: Settings,
         report: Report | None = None,
@@ -94,7 +94,7 @@ class WriteOperation(Operation):
         queue: RequestQueue = state.queues.origin(write.store.origin) if sharded else state.queue_for(write.store)
         core = write.core_shape
         super().__init__(
-            state,
+            state.pool,
             queue,
             settings=settings,
             report=report,
@@ -103,6 +103,7 @@ class WriteOperation(Operation):
             bytes_total=prod(core) * write.layout.spec.dtype.itemsize,
         )
         self._write = write
+        self._state = state
         self._context = WriteContext(
             state,
             group_commit,
@@ -132,7 +133,7 @@ class WriteOperation(Operation):
 
     def _object_completed(self, request: ObjectWrite, error: BaseException | None) -> None:
         self._open.discard(request)
-        self.state.invalidate(self._write.store, request.key)
+        self._state.invalidate(self._write.store, request.key)
         if error is not None:
             self.stop(error)
             return

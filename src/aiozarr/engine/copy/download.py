@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.copy.comparison import Verify, is_replaced
+from aiozarr.engine.copy.copy_route import Verify, is_replaced
 from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, store_now
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler
@@ -66,7 +66,7 @@ class Download(Operation):
         on_missing: Callable[[Entry], None] | None = None,
     ) -> None:
         super().__init__(
-            engine.state,
+            engine.state.pool,
             engine.state.queue_for(source),
             settings=settings,
             # A listener is told of each request, and the sums are then those of the events.
@@ -75,6 +75,7 @@ class Download(Operation):
             total=1,  # not known while the listing streams
             bytes_total=settings.max_bytes_in_flight,
         )
+        self._engine = engine
         self.source = source
         self.destination = destination
         self.verify: Verify = verify
@@ -174,7 +175,7 @@ class Download(Operation):
         """A worker has written an object, or failed to."""
         self._writes -= 1
         request, entry, error = write.request, write.entry, write.error
-        self.state.invalidate(self.destination, entry.key)
+        self._engine.invalidate(self.destination, entry.key)
         self._written.requests += 1
         size = request.held
         request.release()
