@@ -71,24 +71,23 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11470,
-    "engine": 8190,
+    "stores": 11450,
+    "engine": 8040,
     "hierarchy": 5970,
-    "codecs": 4500,
+    "codecs": 4490,
     "driver": 3420,
     "metadata": 2800,
     "transfer": 1910,
     "cli": 2120,
     "grid": 2230,
-    "integrations": 1730,
+    "integrations": 1720,
     "conversion": 1770,
     "http1": 1730,
     "testing": 1150,
-    "root": 750,
-    "schedule": 920,
+    "root": 960,
+    "schedule": 910,
     "sync": 560,
     "common": 410,
-    "memory": 210,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,

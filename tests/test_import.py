@@ -15,19 +15,15 @@ import aiozarr
 # with the reason why such a read cannot do without it.
 NEEDED = """
 aiozarr: codecs common engine errors grid hierarchy memory metadata model plugins schedule settings stores
-aiozarr.codecs: chain codec codec_list codec_pipeline compressors region_decoder registry serializers
-aiozarr.codecs.compressors: zstd
-aiozarr.codecs.serializers: bytes
+aiozarr.codecs: bytes chain codec codec_pipeline region_decoder registry zstd
 aiozarr.common: checks concurrency fork_safe formatting lazy_names
 aiozarr.engine: array_read blocking_queue blocking_read caches call_requests decoder engine fetch_request
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
     scheduled_store state timing trio_calls worker_pool
-aiozarr.grid: axes axis_layout chunk_counting chunk_grid key_encoding projection transform
+aiozarr.grid: axes axis_layout chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes call_batches changes indexer node node_access open opening unread_values view
-aiozarr.memory: pages
-aiozarr.metadata: consolidated data_type data_types document extensions format_rules formats records v3
-aiozarr.metadata.data_types: number_types
-aiozarr.schedule: coalesce events operations requests retry
+aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3
+aiozarr.schedule: coalesce events operations requests
 aiozarr.stores: blocking capabilities contract local schemes urls
 aiozarr.stores.local: atomic_write store stored_file
 """

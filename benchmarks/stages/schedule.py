@@ -8,8 +8,7 @@ import json
 import aiozarr
 from aiozarr.model import ByteRange, Supports, Value, Version
 from aiozarr.schedule.executor import RequestExecutor
-from aiozarr.schedule.requests import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RequestSource, RetryPolicy, ScheduledRequest
 from aiozarr.stores import Store
 from benchmarks.stages.figures import Figure, least_cpu
 

@@ -14,7 +14,7 @@ from obstore.store import S3Store
 
 from aiozarr.integrations.obspec import as_obspec
 from aiozarr.stores import MemoryStore, Store
-from aiozarr.stores.obspec.recognise import from_obspec
+from aiozarr.stores.obspec_store import from_obspec
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers.moto import LocalS3

@@ -15,7 +15,7 @@ from zarr.storage import FsspecStore, ObjectStore
 
 import aiozarr
 from aiozarr.integrations.zarr import Store, enable
-from aiozarr.stores.zarr_python.store_mapping import native_store
+from aiozarr.stores.zarr_python_mapping import native_store
 from tests.support.servers.moto import LocalS3
 
 VALUES = np.arange(40 * 30, dtype=np.float32).reshape(40, 30)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiozarr.codecs.compressors import gzip as inflate
+from aiozarr.codecs import gzip as inflate
 
 
 @pytest.fixture(scope="module", params=["zlib", "isal.isal_zlib"], autouse=True)

@@ -8,6 +8,8 @@ from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.codecs.bitround import BitroundCodec
+    from aiozarr.codecs.blosc import BloscCodec
+    from aiozarr.codecs.bytes import BytesCodec
     from aiozarr.codecs.cast_value import CastValueCodec
     from aiozarr.codecs.chain import CodecChain, NamedCodec
     from aiozarr.codecs.chunk_layouts import ShardIndex, ShardLayout
@@ -22,12 +24,11 @@ if TYPE_CHECKING:
         Region,
     )
     from aiozarr.codecs.codec_pipeline import CodecPipeline
-    from aiozarr.codecs.compressors.blosc import BloscCodec
-    from aiozarr.codecs.compressors.crc32c import Crc32cCodec
-    from aiozarr.codecs.compressors.gzip import GzipCodec
-    from aiozarr.codecs.compressors.zstd import ZstdCodec
+    from aiozarr.codecs.crc32c import Crc32cCodec
     from aiozarr.codecs.dimensions import ReshapeCodec, SingletonDimCodec, SqueezeCodec, TransposeCodec
-    from aiozarr.codecs.numcodecs.byte_filters import (
+    from aiozarr.codecs.gzip import GzipCodec
+    from aiozarr.codecs.n5_default import N5DefaultCodec
+    from aiozarr.codecs.numcodecs_bytes import (
         NumcodecsAdler32Codec,
         NumcodecsBase64Codec,
         NumcodecsCrc32cCodec,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         NumcodecsJenkinsLookup3Codec,
         NumcodecsShuffleCodec,
     )
-    from aiozarr.codecs.numcodecs.compressors import (
+    from aiozarr.codecs.numcodecs_compressors import (
         NumcodecsBloscCodec,
         NumcodecsBz2Codec,
         NumcodecsGzipCodec,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         NumcodecsZlibCodec,
         NumcodecsZstdCodec,
     )
-    from aiozarr.codecs.numcodecs.filters import (
+    from aiozarr.codecs.numcodecs_filters import (
         NumcodecsAsTypeCodec,
         NumcodecsBitRoundCodec,
         NumcodecsDeltaCodec,
@@ -53,18 +54,17 @@ if TYPE_CHECKING:
         NumcodecsPackBitsCodec,
         NumcodecsQuantizeCodec,
     )
-    from aiozarr.codecs.numcodecs.numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
+    from aiozarr.codecs.numcodecs_numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
+    from aiozarr.codecs.packbits import PackbitsCodec
     from aiozarr.codecs.registry import get_codec, register
     from aiozarr.codecs.scale_offset import ScaleOffsetCodec
-    from aiozarr.codecs.serializers.bytes import BytesCodec
-    from aiozarr.codecs.serializers.n5_default import N5DefaultCodec
-    from aiozarr.codecs.serializers.packbits import PackbitsCodec
-    from aiozarr.codecs.serializers.sharding import ShardingCodec
-    from aiozarr.codecs.serializers.vlen import VlenBytesCodec, VlenUtf8Codec
-    from aiozarr.codecs.serializers.zfp import ZfpCodec
+    from aiozarr.codecs.sharding import ShardingCodec
     from aiozarr.codecs.v2_elements import V2ElementsCodec
+    from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec
+    from aiozarr.codecs.zfp import ZfpCodec
+    from aiozarr.codecs.zstd import ZstdCodec
 else:
-    from aiozarr.codecs.codec_list import listed
+    from aiozarr.codecs.registry import listed
 
     __getattr__, __dir__ = lazy_names(
         __name__,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aiozarr.codecs.bytes import bits_used, clear_spare_bits, packed_type
 from aiozarr.codecs.chain import CodecChain, NamedCodec, parse_chain
 from aiozarr.codecs.codec import (
     JSON,
@@ -21,7 +22,6 @@ from aiozarr.codecs.codec import (
     view_region,
 )
 from aiozarr.codecs.region_decoder import RegionDecoder
-from aiozarr.codecs.serializers.bytes import bits_used, clear_spare_bits, packed_type
 from aiozarr.errors import MetadataError, UnsupportedMetadataError
 
 if TYPE_CHECKING:

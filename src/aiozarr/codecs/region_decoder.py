@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from aiozarr.codecs.bytes import BytesCodec, storage_type
 from aiozarr.codecs.chain import CodecChain
 from aiozarr.codecs.codec import (
     AnyArray,
@@ -28,7 +29,6 @@ from aiozarr.codecs.codec import (
     fast_byte_view,
     has_fast_view,
 )
-from aiozarr.codecs.serializers.bytes import BytesCodec, storage_type
 from aiozarr.errors import CodecError
 
 if TYPE_CHECKING:

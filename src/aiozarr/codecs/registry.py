@@ -1,6 +1,7 @@
-"""Finds the codec class of a name in a metadata document, and checks the members of its configuration.
+"""The codecs of aiozarr: the one list of their names and classes, by module, which imports none of them.
 
-Each error names the member.
+The codec class of a name in a metadata document is found here, and the members of its configuration are checked. Each
+error names the member.
 """
 
 from __future__ import annotations
@@ -11,12 +12,55 @@ from importlib import import_module
 from typing import Any, Self, TypeVar
 
 from aiozarr.codecs.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
-from aiozarr.codecs.codec_list import listed
 from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.plugins import ClassRegistry
 from aiozarr.plugins import check_members as check_extension_members
+
+CODECS = {
+    "blosc": "blosc:BloscCodec",
+    "crc32c": "crc32c:Crc32cCodec",
+    "gzip": "gzip:GzipCodec",
+    "zstd": "zstd:ZstdCodec",
+    "dimensions": (
+        "reshape:ReshapeCodec singleton_dim:SingletonDimCodec transpose:TransposeCodec zarrs.squeeze:SqueezeCodec"
+    ),
+    "numcodecs_filters": (
+        "numcodecs.astype:NumcodecsAsTypeCodec numcodecs.bitround:NumcodecsBitRoundCodec "
+        "numcodecs.delta:NumcodecsDeltaCodec numcodecs.fixedscaleoffset:NumcodecsFixedScaleOffsetCodec "
+        "numcodecs.packbits:NumcodecsPackBitsCodec numcodecs.quantize:NumcodecsQuantizeCodec"
+    ),
+    "numcodecs_bytes": (
+        "numcodecs.adler32:NumcodecsAdler32Codec numcodecs.base64:NumcodecsBase64Codec "
+        "numcodecs.crc32:NumcodecsCrc32Codec numcodecs.crc32c:NumcodecsCrc32cCodec "
+        "numcodecs.fletcher32:NumcodecsFletcher32Codec "
+        "numcodecs.jenkins_lookup3:NumcodecsJenkinsLookup3Codec numcodecs.shuffle:NumcodecsShuffleCodec"
+    ),
+    "numcodecs_compressors": (
+        "numcodecs.blosc:NumcodecsBloscCodec numcodecs.bz2:NumcodecsBz2Codec "
+        "numcodecs.gzip:NumcodecsGzipCodec numcodecs.lz4:NumcodecsLz4Codec numcodecs.lzma:NumcodecsLzmaCodec "
+        "numcodecs.zlib:NumcodecsZlibCodec numcodecs.zstd:NumcodecsZstdCodec"
+    ),
+    "numcodecs_numbers": "numcodecs.pcodec:NumcodecsPcodecCodec numcodecs.zfpy:NumcodecsZfpyCodec",
+    "bitround": "bitround:BitroundCodec",
+    "cast_value": "cast_value:CastValueCodec",
+    "scale_offset": "scale_offset:ScaleOffsetCodec",
+    "bytes": "bytes:BytesCodec",
+    "n5_default": "n5_default:N5DefaultCodec",
+    "packbits": "packbits:PackbitsCodec",
+    "sharding": "sharding_indexed:ShardingCodec",
+    "vlen": "vlen-bytes:VlenBytesCodec vlen-utf8:VlenUtf8Codec",
+    "zfp": "zfp:ZfpCodec",
+    "v2_elements": "v2_elements:V2ElementsCodec",
+}
+"""By module: the name in documents and the class of each codec."""
+
+
+def listed(part: int) -> dict[str, str]:
+    """Return the names (`part` 0) or classes (1) of each module, separated by spaces."""
+    return {module: " ".join([pair.split(":")[part] for pair in pairs.split()]) for module, pairs in CODECS.items()}
+
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 

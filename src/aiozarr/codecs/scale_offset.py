@@ -14,9 +14,9 @@ from typing import Any, Self
 import ml_dtypes
 import numpy as np
 
+from aiozarr.codecs.bytes import bits_used
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
 from aiozarr.codecs.registry import check_members, invalid, register, unsupported
-from aiozarr.codecs.serializers.bytes import bits_used
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError

@@ -24,10 +24,10 @@ from aiozarr.codecs.codec import (
     byte_array,
     byte_view,
 )
-from aiozarr.codecs.numcodecs.documents import JsonDocument, LegacyJsonDocument, LegacyMsgpackDocument, MsgpackDocument
-from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS
-from aiozarr.codecs.numcodecs.numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
-from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
+from aiozarr.codecs.numcodecs_documents import JsonDocument, LegacyJsonDocument, LegacyMsgpackDocument, MsgpackDocument
+from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS
+from aiozarr.codecs.numcodecs_numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
+from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
 from aiozarr.codecs.registry import check_members, get_codec, invalid, one_of, register, required, unsupported
 from aiozarr.codecs.v2_stages import (
     PREFIX,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view, codec_errors
-from aiozarr.codecs.numcodecs.filters import ARRAY_FILTERS, ArrayFilter
-from aiozarr.codecs.numcodecs.numbers import NumbersCodec
-from aiozarr.codecs.numcodecs.objects import Categorize, ObjectFilter
+from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.numcodecs_numbers import NumbersCodec
+from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.serializers.bytes import has_byte_order
+from aiozarr.codecs.bytes import has_byte_order
 from aiozarr.driver.codec_resolve import Elements, resolve_chain
 from aiozarr.driver.codec_spec import BYTES_TO_BYTES, SHARDING, CodecChainSpec, check_configuration, with_index_location
 from aiozarr.driver.index_domain import IndexDomain

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from aiozarr.codecs.serializers.bytes import has_byte_order
+from aiozarr.codecs.bytes import has_byte_order
 from aiozarr.driver.chunk_layout import (
     WHOLE,
     ChunkLayout,

@@ -6,7 +6,6 @@ A read that is streamed hands out its blocks as they are complete, a bounded num
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -20,12 +19,11 @@ from aiozarr.engine.blocking_read import BlockingRead
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import ObjectRequest
 from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription
-from aiozarr.engine.read import Read
-from aiozarr.engine.read_operation import BlockSink, ReadOperation
+from aiozarr.engine.read import BlockQueue, Read
+from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChangedError, ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import ChunkSelection, CoreRegion
-from aiozarr.memory import empty
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
@@ -55,7 +53,7 @@ def _begin_shard(operation: ReadOperation, read: Read, part: ChunkSelection) -> 
     from aiozarr.engine.shard_read import ShardRead
 
     operation.begun += 1
-    output = operation.sink.target(read, part)
+    output = operation.target(read, part)
     key = read.prefix + read.layout.key_of(part)
 
     def begin(location: Location | None) -> None:
@@ -68,18 +66,18 @@ def _blocking_read(
     operation: ReadOperation, chunks: WholeChunks, part: ChunkSelection, parts: Iterator[ChunkSelection]
 ) -> BlockingRead:
     """Return a request for `part` and as many of `parts` as make a batch."""
-    read, layout, sink = chunks.read, chunks.read.layout, operation.sink
+    read, layout = chunks.read, chunks.read.layout
     # The last batches are small: all threads are finished at about the same time.
     batch_bytes = operation.queue.batch_bytes(operation.bytes_left)
     nbytes = layout.object_of(part).spec.nbytes
     room = batch_bytes - nbytes
-    outputs = [sink.target(read, part)]
-    while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and sink.may_begin():
+    outputs = [operation.target(read, part)]
+    while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and operation.has_room():
         following = next(parts, None)
         if following is None:
             break
         room -= nbytes if layout.single is not None else layout.object_of(following).spec.nbytes
-        outputs.append(sink.target(read, following))
+        outputs.append(operation.target(read, following))
     operation.begun += len(outputs)
     operation.bytes_left -= batch_bytes - room
     request = BlockingRead(operation, read, outputs, batch_bytes - room)
@@ -116,7 +114,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         operation, read = self.operation, self.read
         operation.begun += 1
         key = self.key_of(part)
-        output = operation.sink.target(read, part)
+        output = operation.target(read, part)
         operation.begin_located(read.store, key, partial(self._begin, key, output))
 
     def _begin(self, key: str, output: ChunkOutput, location: Location | None) -> None:
@@ -165,9 +163,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             if location is not None:
                 self._coalesce(batch, location)
                 continue
-            part, length = batch.byte_range(0), batch.lengths[0]
-            without_versions = operation.state.stores_without_versions
-            request_chunks(operation, without_versions, store, key, part, [(batch, (0,))], length)
+            request_chunks(operation, store, key, batch.byte_range(0), [(batch, (0,))], batch.lengths[0])
         operation.resume()
         return True
 
@@ -190,9 +186,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         else:
             from aiozarr.engine.chunk_request import request_chunks
 
-            without_versions = operation.state.stores_without_versions
-            slices = ((batch, (0,)),)
-            request_chunks(operation, without_versions, read.store, key, None, slices, pipeline.spec.nbytes)
+            request_chunks(operation, read.store, key, None, [(batch, (0,))], pipeline.spec.nbytes)
 
     def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
         operation, store = self.operation, location.store
@@ -211,7 +205,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         if operation.share_key(chunk_id) not in operation.state.in_flight:
             return False
         operation.begun += 1
-        self.request(chunk_id[1], operation.sink.target(self.read, part))
+        self.request(chunk_id[1], operation.target(self.read, part))
         return True
 
     def _request_again(self, key: str, output: ChunkOutput) -> None:
@@ -256,52 +250,14 @@ class WholeChunks(Subscriber[ReadOperation]):
         return self.read.layout.unpadded(projection)
 
 
-class _BlockQueue(BlockSink):
-    """A new array for each stored object; no more are begun while too many wait for the consumer."""
-
-    def __init__(self, settings: Settings, prefetch: int | None) -> None:
-        self._prefetch = prefetch
-        self._max_bytes = settings.max_bytes_in_flight
-        self._regions: dict[int, CoreRegion] = {}
-        self._out_count = 0
-        self._out_bytes = 0
-        self.blocks: deque[tuple[CoreRegion, NDArray[Any]]] = deque()
-        self.arrived = asyncio.Event()
-
-    def may_begin(self) -> bool:
-        if self._prefetch is None:
-            return self._out_bytes < self._max_bytes
-        # The block that the consumer has next is not ahead.
-        return self._out_count < self._prefetch + 1
-
-    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
-        shape, region, moved = part.rebased()
-        block = empty(shape, read.out.dtype)
-        self._regions[id(block)] = region
-        self._out_count += 1
-        self._out_bytes += block.nbytes
-        return ChunkOutput(block, moved)
-
-    def object_completed(self, out: NDArray[Any]) -> None:
-        self.blocks.append((self._regions.pop(id(out)), out))
-        self.arrived.set()
-
-    def pop(self) -> tuple[CoreRegion, NDArray[Any]]:
-        """Remove and return the next block: there is room for another."""
-        region, block = self.blocks.popleft()
-        self._out_count -= 1
-        self._out_bytes -= block.nbytes
-        return region, block
-
-
 class BlockStream:
     """The blocks of one read, in the order in which they are complete. Lives on the I/O thread."""
 
     def __init__(
         self, state: EngineState, read: Read, *, settings: Settings, prefetch: int | None, report: Report | None
     ) -> None:
-        self._queue = _BlockQueue(settings, prefetch)
-        self._operation = ReadOperation(state, [read], read_steps, settings=settings, report=report, sink=self._queue)
+        queue = self._queue = BlockQueue(settings, prefetch)
+        self._operation = ReadOperation(state, [read], read_steps, settings=settings, report=report, blocks=queue)
         self._task: asyncio.Task[None] | None = None
 
     async def next(self) -> tuple[CoreRegion, NDArray[Any]] | None:
@@ -320,7 +276,7 @@ class BlockStream:
                 return None
             queue.arrived.clear()
             await queue.arrived.wait()
-        waited = not queue.may_begin()
+        waited = not queue.has_room()
         block = queue.pop()
         if waited:
             operation.ready_at = operation.now()

@@ -10,7 +10,7 @@ from itertools import islice
 from time import monotonic
 
 from aiozarr.engine.fetch_request import ObjectRequest
-from aiozarr.engine.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem
+from aiozarr.engine.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem, run_captured
 from aiozarr.errors import StoreError
 from aiozarr.schedule.coalesce import LOCAL_GAP, MergeLimits
 from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry
@@ -217,7 +217,8 @@ class BlockingRequestTask(WorkItem):
 
     def decode(self) -> None:
         """Decode the response, in a worker."""
-        self.request.decode_blocking(self.works)
+        for work in self.works:
+            run_captured(work)
 
     def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
         followers = _requests_of(islice(batch, at + 1, None))

@@ -37,7 +37,18 @@ class BlockingRead(ObjectRequest):
         fetched: bytes that were read.
     """
 
-    __slots__ = ("_at", "_events", "_is_bounded", "_operation", "_read", "_shared", "_whole", "fetched", "outputs")
+    __slots__ = (
+        "_at",
+        "_batched",
+        "_events",
+        "_is_bounded",
+        "_operation",
+        "_read",
+        "_shared",
+        "_whole",
+        "fetched",
+        "outputs",
+    )
 
     def __init__(self, operation: ReadOperation, read: Read, outputs: Sequence[ChunkOutput], nbytes: int) -> None:
         super().__init__(operation, read.store, "", nbytes)
@@ -48,6 +59,10 @@ class BlockingRead(ObjectRequest):
         self._read = read
         self._is_bounded = read.store.has_bounded_reads
         self._at = 0
+        # Chunks that are read and decoded together, without an observer: as little as possible is done for each.
+        single = read.layout.single
+        is_plain = single is not None and single.pipeline.raw is None and self.timing is None
+        self._batched = single.pipeline if single is not None and is_plain and len(outputs) > 1 else None
         # For those that join: the chunk, and its object once it is read, with None if it is not stored.
         self._shared: ChunkBatch | None = None
         self._whole: tuple[Buffer | None] | None = None
@@ -63,33 +78,25 @@ class BlockingRead(ObjectRequest):
         raise AssertionError("requests to blocking stores are sent by workers")
 
     def send_blocking(self, store: BlockingStore) -> None:
-        if self.timing is None and self._read.layout.largest.pipeline.raw is None:
-            self._read_whole(store)
-        else:
-            self._read_each(store)
-
-    def _read_whole(self, store: BlockingStore) -> None:
-        """Read chunks whole, without an observer: as little as possible is done for each."""
-        layout, outputs = self._read.layout, self.outputs
-        single = None if layout.single is None else layout.single.pipeline
         # A repetition goes on with the chunk that failed, or the first of its batch.
-        while self._at < len(outputs):
-            if self.cancelled:
-                return
-            done = 0 if single is None or self._shared is not None else self._read_batch(store, single)
+        while self._at < len(self.outputs) and not self.cancelled:
+            done = self._read_batch(store, self._batched) if self._batched is not None else 0
             if not done:
-                self._read_one(store)
+                self._read_one(store, self.outputs[self._at])
             self._at += done or 1
 
-    def _read_one(self, store: BlockingStore) -> None:
-        output = self.outputs[self._at]
+    def _read_one(self, store: BlockingStore, output: ChunkOutput) -> None:
         self._set_key(output)
-        data = self._read_now(store, output)
-        self._whole = (data,)
-        if data is None:
-            self._fill(store, output)
+        part = self._fetch_part(store, output)
+        if part is None:
+            data = self._fetch_data(store, output)
+            self._whole = (data,)
         else:
-            self._decode(store, data, output)
+            data = part.data if part.size else None
+        if self.timing is None:
+            self._place(store, data, output, part)
+        else:
+            self._place_timed(store, data, output, part)
 
     def _read_batch(self, store: BlockingStore, pipeline: CodecPipeline) -> int:
         """Read and decode the next chunks together; return how many, or 0 if the next one must be read by itself."""
@@ -154,24 +161,6 @@ class BlockingRead(ObjectRequest):
             raise error
         output.projection.fill(output.out, self._read.layout.spec.fill_value)
 
-    def _read_each(self, store: BlockingStore) -> None:
-        while self._at < len(self.outputs) and not self.cancelled:
-            output = self.outputs[self._at]
-            self._set_key(output)
-            part = self._fetch_part(store, output)
-            if part is None:
-                data = self._fetch_data(store, output)
-                self._whole = (data,)
-            else:
-                data = part.data if part.size else None
-            if data is None and (error := self._operation.missing_error(store, self.key)) is not None:
-                raise error
-            if self.timing is not None:
-                self._place_timed(store, data, output, part)
-            else:
-                self._place(store, data, output, part)
-            self._at += 1
-
     def _fetch_part(self, store: BlockingStore, output: ChunkOutput) -> NDArray[np.uint8] | None:
         """Return the wanted bytes of a chunk, none if it is not stored; None if all of it is read."""
         pipeline = self._read.layout.object_of(output.projection).pipeline
@@ -185,59 +174,43 @@ class BlockingRead(ObjectRequest):
         return None if ranges is None else read_ranges(pipeline, ranges, partial(self._ask, store))
 
     def _fetch_data(self, store: BlockingStore, output: ChunkOutput) -> Buffer | None:
-        if self.timing is not None:
-            value = self._fetch_timed(store, None, self._max_bytes(output))
-            return None if value is None else value.data
-        return self._read_now(store, output)
+        # Variable-length chunks have no bound, and some stores take none.
+        most = self._read.layout.object_of(output.projection).pipeline.max_stored_size if self._is_bounded else None
+        bound: dict[str, Any] = {} if most is None else {"max_bytes": most}
+        if self.timing is None:
+            return self._read_object(partial(store.read_now, **bound))
+        value = self._fetch_timed(store, None, **bound)
+        return None if value is None else value.data
 
-    def _read_now(self, store: BlockingStore, output: ChunkOutput) -> Buffer | None:
-        max_bytes = self._max_bytes(output)
-        return self._read_object(store.read_now if max_bytes is None else partial(store.read_now, max_bytes=max_bytes))
-
-    def _max_bytes(self, output: ChunkOutput) -> int | None:
-        """Return the most bytes that the stored chunk may have; None if it has no bound, or the store takes none."""
-        if not self._is_bounded:
-            return None
-        return self._read.layout.object_of(output.projection).pipeline.max_stored_size
-
-    def _ask(self, store: BlockingStore, part: Range | None = None) -> Value | None:
+    def _ask(self, store: BlockingStore, part: Range) -> Value | None:
         return self._fetch(store, part) if self.timing is None else self._fetch_timed(store, part)
 
     def _place(
         self, store: BlockingStore, data: Buffer | None, output: ChunkOutput, part: NDArray[np.uint8] | None
     ) -> None:
         if data is None:
-            output.projection.fill(output.out, self._read.layout.spec.fill_value)
-        elif part is not None:
-            self._place_partial(part, output)
-        else:
+            self._fill(store, output)
+        elif part is None:
             self._decode(store, data, output)
+        else:
+            from aiozarr.engine.partial_chunk import place_partial
 
-    def _place_partial(self, part: NDArray[np.uint8], output: ChunkOutput) -> None:
-        from aiozarr.engine.partial_chunk import place_partial
+            with located(store=self.store_url, key=self.key):
+                place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)
 
-        with located(store=self.store_url, key=self.key):
-            place_partial(self._read.layout.object_of(output.projection).pipeline, part, output)
-
-    def _fetch(self, store: BlockingStore, part: Range | None, max_bytes: int | None = None) -> Value | None:
-        bound: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
-        try:
-            value = store.fetch_now(self.key, part, **bound)
-        except StoreError as error:
-            if not is_missing_status(error, self.settings):
-                raise
-            value = None
+    def _fetch(self, store: BlockingStore, part: Range | None, **bound: Any) -> Value | None:
+        value = self._read_object(partial(store.fetch_now, range=part, **bound))
         if value is not None:
             self.fetched += memoryview(value.data).nbytes
         return value
 
-    def _fetch_timed(self, store: BlockingStore, part: Range | None, max_bytes: int | None = None) -> Value | None:
+    def _fetch_timed(self, store: BlockingStore, part: Range | None, **bound: Any) -> Value | None:
         """As `_fetch`, with an event for the observer."""
         assert self.timing is not None
         failure: BaseException | None = None
         before, begun = self.fetched, monotonic()
         try:
-            return self._fetch(store, part, max_bytes)
+            return self._fetch(store, part, **bound)
         except (StoreError, LimitError) as error:
             failure = error
             raise
@@ -307,18 +280,22 @@ class BlockingRead(ObjectRequest):
                 )
             self._events.clear()
         self._operation.blocking_read_completed(self, self.outputs, error)
-        if self._shared is not None:
-            self._share_result(self._shared)
-        self.release()
+        if self._shared is None or not self._is_delivered(self._shared):
+            self.release()
 
-    def _share_result(self, chunk: ChunkBatch) -> None:
-        """Have the chunk decoded for those that have joined, or requested by them if its object was not read."""
+    def _is_delivered(self, chunk: ChunkBatch) -> bool:
+        """Have the chunk decoded for those that have joined, or requested by them if its object was not read.
+
+        Returns: whether it is decoded, and this request released afterwards.
+        """
         chunk.withdraw()
         if self._whole is None:
             for subscription in chunk.pop_joined(0):
                 subscription.subscriber.request_again(subscription, self.key)
-            return
+            return False
         # It is not cached: it may have changed since.
-        delivery = ChunkDelivery.of_whole(chunk)
+        delivery = ChunkDelivery(((chunk, (0,)),), None)
         delivery.request = self
-        delivery.deliver(self, None if self._whole[0] is None else Value(self._whole[0], None, None))
+        self.value = None if self._whole[0] is None else Value(self._whole[0], None, None)
+        delivery.completed(self, None)
+        return True

@@ -1,4 +1,4 @@
-"""Caches: decoded chunks, and sizes of shards.
+"""Caches: one class, of which those of decoded chunks, indexes and sizes of shards are cases.
 
 Decoded chunks are bounded in bytes and age, and invalidated by changes of this process. Sizes are cached for stores
 that refuse suffix ranges: the end of an object of known size is a plain range.
@@ -7,8 +7,8 @@ that refuse suffix ranges: the end of an object of known size is a plain range.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from aiozarr.model import Entry, Version
 from aiozarr.settings import Settings
@@ -17,25 +17,73 @@ from aiozarr.stores.contract import Store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+V = TypeVar("V")
+
+
+class SizedCache(Generic[V]):
+    """Values by token, up to a sum of their sizes; those unused for longest go first.
+
+    Attributes:
+        max_size: the limit.
+        size: the sum of the sizes of all values.
+    """
+
+    def __init__(self, max_size: int, size_of: Callable[[V], int]) -> None:
+        self.max_size = max_size
+        self.size = 0
+        self._size_of = size_of
+        self._entries: OrderedDict[Hashable, V] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, token: Hashable) -> V | None:
+        """Return the value, which counts as used."""
+        value = self._entries.get(token)
+        if value is not None:
+            self._entries.move_to_end(token)
+        return value
+
+    def peek(self, token: Hashable) -> V | None:
+        """Return the value, from any thread; it does not count as used."""
+        return self._entries.get(token)
+
+    def put(self, token: Hashable, value: V) -> None:
+        """Cache a value; the least recently used ones make room."""
+        self.drop(token)
+        self._entries[token] = value
+        self.size += self._size_of(value)
+        while self.size > self.max_size:
+            self.drop(next(iter(self._entries)))
+
+    def drop(self, token: Hashable) -> V | None:
+        """Drop and return a value: what it was made from has changed."""
+        value = self._entries.pop(token, None)
+        if value is not None:
+            self.size -= self._size_of(value)
+        return value
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._entries.clear()
+        self.size = 0
+
+
 MAX_SIZES = 1 << 16
 
 
 class SizeCache:
-    """The sizes last seen, each of one version of its object; those unused for longest go first.
+    """The sizes last seen, each of one version of its object.
 
     Only those that a later request can insist on are cached, and only of stores that refuse suffix ranges.
     """
 
     def __init__(self, max_sizes: int = MAX_SIZES) -> None:
-        self._max = max_sizes
-        self._entries: OrderedDict[tuple[object, str], Entry] = OrderedDict()
+        self._entries: SizedCache[Entry] = SizedCache(max_sizes, lambda _: 1)
 
     def get(self, store: Store, key: str) -> Entry | None:
         """Return the size and version that were seen last."""
-        entry = self._entries.get((store.identity, key)) if self._entries else None
-        if entry is not None:
-            self._entries.move_to_end((store.identity, key))
-        return entry
+        return self._entries.get((store.identity, key)) if self._entries else None
 
     def record(self, store: Store, key: str, size: int | None, version: Version | None) -> None:
         """Cache the size that a response or a write has reported."""
@@ -44,16 +92,13 @@ class SizeCache:
             return
         if size is None or version is None or version.weak:
             self.drop(store, key)
-            return
-        self._entries[store.identity, key] = Entry(key, size, version)
-        self._entries.move_to_end((store.identity, key))
-        if len(self._entries) > self._max:
-            self._entries.popitem(last=False)
+        else:
+            self._entries.put((store.identity, key), Entry(key, size, version))
 
     def drop(self, store: Store, key: str) -> None:
         """Forget the size: the object has changed."""
         if self._entries:
-            self._entries.pop((store.identity, key), None)
+            self._entries.drop((store.identity, key))
 
 
 ENTRY_BYTES = 1024
@@ -73,98 +118,82 @@ class _Entry(NamedTuple):
     store: Hashable
 
 
-class ChunkCache:
-    """An LRU cache of read-only arrays that own their memory.
+class ChunkCache(SizedCache[_Entry]):
+    """A cache of read-only arrays that own their memory.
 
     It never holds that a chunk is missing: the next read sees what another process stores there.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.nbytes = 0
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        super().__init__(max_bytes, lambda entry: entry.chunk.nbytes + ENTRY_BYTES)
         self._pending_uses: deque[Hashable] = deque(maxlen=MAX_PENDING_USES)
         self._by_object: dict[Hashable, set[Hashable]] = {}
         # The identity of some stores is their address: they must outlive their chunks.
         self._stores: dict[Hashable, tuple[Store, int]] = {}
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def fits(self, nbytes: int) -> bool:
         """Return whether a chunk of so many bytes is cached: a larger one would only evict all others."""
-        return nbytes + ENTRY_BYTES <= self.max_bytes
+        return nbytes + ENTRY_BYTES <= self.max_size
 
-    def get(self, token: Hashable, since: float) -> NDArray[Any] | None:
-        """Return the chunk if it was stored at `since`, a time of the loop, or later; it counts as used."""
+    def find(self, token: Hashable, since: float) -> NDArray[Any] | None:
+        """Return the chunk if it was stored at `since`, a time of the loop, or later. Any thread."""
         entry = self._entries.get(token)
-        if entry is None or entry.stored_at < since:
-            return None
-        self._entries.move_to_end(token)
-        return entry.chunk
+        return None if entry is None or entry.stored_at < since else entry.chunk
 
-    def peek_all(self, tokens: Sequence[Hashable], since: float) -> list[NDArray[Any]] | None:
-        """As `get` for several chunks, from any thread; None if one is not cached.
+    def use(self, token: Hashable, since: float) -> NDArray[Any] | None:
+        """As `find`, on the loop; the chunk counts as used."""
+        chunk = self.find(token, since)
+        if chunk is not None:
+            self._entries.move_to_end(token)
+        return chunk
 
-        The uses count when the next chunk is cached.
-        """
-        entries = self._entries
+    def find_all(self, tokens: Sequence[Hashable], since: float) -> list[NDArray[Any]] | None:
+        """As `find` for several chunks; None if one is not cached. The uses count when the next chunk is cached."""
         chunks: list[NDArray[Any]] = []
         for token in tokens:
-            entry = entries.get(token)
-            if entry is None or entry.stored_at < since:
+            chunk = self.find(token, since)
+            if chunk is None:
                 return None
-            chunks.append(entry.chunk)
+            chunks.append(chunk)
         self._pending_uses.extend(tokens)
         return chunks
 
-    def has(self, token: Hashable, since: float) -> bool:
-        """Return whether `get` would return a chunk. Any thread."""
-        entry = self._entries.get(token)
-        return entry is not None and entry.stored_at >= since
-
-    def put(self, token: Hashable, store: Store, key: str, chunk: NDArray[Any], since: float) -> None:
+    def add(self, token: Hashable, store: Store, key: str, chunk: NDArray[Any], stored_at: float) -> None:
         """Cache `chunk` of the object `key`, which owns its memory and does not change any more."""
         if not self.fits(chunk.nbytes):
             return
-        self._drop_entry(token)
         while self._pending_uses:
-            used = self._pending_uses.popleft()
-            if used in self._entries:
-                self._entries.move_to_end(used)
-        entry = _Entry(chunk, since, store.object_identity(key), store.identity)
-        self._entries[token] = entry
+            self.get(self._pending_uses.popleft())
+        entry = _Entry(chunk, stored_at, store.object_identity(key), store.identity)
+        self.drop(token)
         self._by_object.setdefault(entry.identity, set()).add(token)
         held, count = self._stores.get(entry.store, (store, 0))
         self._stores[entry.store] = (held, count + 1)
-        self.nbytes += chunk.nbytes + ENTRY_BYTES
-        while self.nbytes > self.max_bytes:
-            self._drop_entry(next(iter(self._entries)))
+        self.put(token, entry)
 
-    def drop(self, identity: Hashable) -> None:
+    def drop(self, token: Hashable) -> _Entry | None:
+        """Drop and return a chunk."""
+        entry = super().drop(token)
+        if entry is not None:
+            tokens = self._by_object[entry.identity]
+            tokens.discard(token)
+            if not tokens:
+                del self._by_object[entry.identity]
+            held, count = self._stores.pop(entry.store)
+            if count > 1:
+                self._stores[entry.store] = (held, count - 1)
+        return entry
+
+    def drop_object(self, identity: Hashable) -> None:
         """Drop all chunks of the stored object with this identity: it has changed."""
         for token in list(self._by_object.get(identity, ())):
-            self._drop_entry(token)
+            self.drop(token)
 
     def clear(self) -> None:
         """Drop everything."""
-        self._entries.clear()
+        super().clear()
         self._by_object.clear()
         self._stores.clear()
-        self.nbytes = 0
-
-    def _drop_entry(self, token: Hashable) -> None:
-        entry = self._entries.pop(token, None)
-        if entry is None:
-            return
-        self.nbytes -= entry.chunk.nbytes + ENTRY_BYTES
-        tokens = self._by_object[entry.identity]
-        tokens.discard(token)
-        if not tokens:
-            del self._by_object[entry.identity]
-        held, count = self._stores.pop(entry.store)
-        if count > 1:
-            self._stores[entry.store] = (held, count - 1)
 
 
 class ChunkCaches:
@@ -183,7 +212,7 @@ class ChunkCaches:
             if len(self._caches) > MAX_CACHES:
                 _, oldest = self._caches.popitem(last=False)
                 oldest.clear()
-                oldest.max_bytes = 0  # a read that still has it caches nothing more there
+                oldest.max_size = 0  # a read that still has it caches nothing more there
         else:
             self._caches.move_to_end(max_bytes)
         return cache
@@ -195,15 +224,15 @@ class ChunkCaches:
     def has(self, settings: Settings, token: Hashable, now: float) -> bool:
         """Return whether a reader with these settings would find the chunk now; it does not count as used."""
         cache = self._caches.get(settings.chunk_cache_bytes)
-        return cache is not None and cache.has(token, now - settings.chunk_cache_seconds)
+        return cache is not None and cache.find(token, now - settings.chunk_cache_seconds) is not None
 
     def __len__(self) -> int:
         return sum([len(cache) for cache in self._caches.values()])
 
-    def drop(self, identity: Hashable) -> None:
+    def drop_object(self, identity: Hashable) -> None:
         """Drop the chunks of the stored object with this identity from all caches."""
         for cache in self._caches.values():
-            cache.drop(identity)
+            cache.drop_object(identity)
 
     def clear(self) -> None:
         """Drop everything."""

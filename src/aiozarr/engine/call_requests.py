@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from aiozarr.common.concurrency import cancel_and_wait, random_jitter, wait_uncancelled
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
-from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RequestQueue, RequestSource, RetryPolicy, ScheduledRequest, retry
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:

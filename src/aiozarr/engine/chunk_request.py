@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from aiozarr.engine.fetch_request import AwaitedResponse, FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, merge_key
-from aiozarr.engine.multipart_plan import NO_SPLIT, first_part, split_limit
-from aiozarr.engine.object_read import MultipartRead, PartLimits
+from aiozarr.engine.object_read import NO_SPLIT, MultipartRead, PartLimits, first_part, split_limit
 from aiozarr.engine.operation import Operation
 from aiozarr.model import Range, Value, Version
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
@@ -24,7 +23,6 @@ MAX_SIZE_FACTOR = 4
 
 def request_chunks(
     operation: Operation,
-    without_versions: set[Hashable],
     store: Store,
     key: str,
     byte_range: Range | None,
@@ -36,7 +34,6 @@ def request_chunks(
 
     Args:
         operation: sends the requests.
-        without_versions: stores that should report versions, and do not.
         store: the store of the object.
         key: the object.
         byte_range: the bytes; None for the whole object, which is one chunk.
@@ -48,9 +45,10 @@ def request_chunks(
     delivery = ChunkDelivery(slices, None if byte_range is None else byte_range.start)
     if expected > operation.settings.max_request_bytes and not operation.queue_of(store).is_blocking:
         is_single = len(slices) == 1 and len(slices[0][1]) == 1
-        limit = NO_SPLIT if store.identity in without_versions else split_limit(store, operation.settings)
+        is_versioned = store.identity not in operation.without_versions
+        limit = split_limit(store, operation.settings) if is_versioned else NO_SPLIT
         if is_single and (byte_range is None or if_match is not None) and limit < expected:
-            _LargeChunk(operation, without_versions, store, key, byte_range, delivery, expected, limit, if_match)
+            _LargeChunk(operation, store, key, byte_range, delivery, expected, limit, if_match)
             return
     request = FetchRequest(
         operation,
@@ -80,7 +78,6 @@ class _LargeChunk:
     def __init__(
         self,
         operation: Operation,
-        without_versions: set[Hashable],
         store: Store,
         key: str,
         byte_range: Range | None,
@@ -90,7 +87,6 @@ class _LargeChunk:
         if_match: Version | None,
     ) -> None:
         self._operation = operation
-        self._without_versions = without_versions
         self._delivery = delivery
         self._whole = FetchRequest(operation, store, key, byte_range, delivery, held=0, if_match=if_match)
         self._whole.timing = None
@@ -149,7 +145,7 @@ class _LargeChunk:
     def _note_wasted(self) -> None:
         first = self._first
         if first.value is not None and first.value.version is None:
-            self._without_versions.add(first.store.identity)
+            self._operation.without_versions.add(first.store.identity)
         if first.timing is not None and first.timing.event is not None:
             first.timing.event = replace(first.timing.event, bytes_wanted=0)
 
@@ -186,13 +182,9 @@ class RangeCoalescer:
 
     One of the readers that want bytes of a request sends it: it counts for that reader, and obeys its limits. A reader
     that leaves afterwards leaves it to the others.
-
-    Args:
-        without_versions: stores that should report versions, and do not.
     """
 
-    def __init__(self, without_versions: set[Hashable]) -> None:
-        self._without_versions = without_versions
+    def __init__(self) -> None:
         self._objects: dict[Hashable, _ObjectRanges] = {}
         self._operations: dict[Operation, None] = {}
 
@@ -252,16 +244,8 @@ class RangeCoalescer:
             assert owner is not None
             for batch, some in slices:
                 _count_shared(batch, some, owner)
-            request_chunks(
-                owner,
-                self._without_versions,
-                ranges.store,
-                ranges.key,
-                Range(merged.start, merged.length),
-                slices,
-                merged.length,
-                ranges.version,
-            )
+            part = Range(merged.start, merged.length)
+            request_chunks(owner, ranges.store, ranges.key, part, slices, merged.length, ranges.version)
             owners[owner] = None
 
 

@@ -26,7 +26,7 @@ from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
-from aiozarr.memory.pages import thread_memory
+from aiozarr.memory import thread_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

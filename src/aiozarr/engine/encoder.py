@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.codecs import CodecPipeline, ShardIndex
+from aiozarr.codecs.bytes import has_bools, holds_valid_bools, make_bools_valid
 from aiozarr.codecs.codec import byte_array
-from aiozarr.codecs.serializers.bytes import has_bools, holds_valid_bools, make_bools_valid
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection, assign, row_type
-from aiozarr.memory.pages import thread_memory
+from aiozarr.memory import thread_memory
 from aiozarr.model import Suffix
 
 AnyArray = NDArray[Any]

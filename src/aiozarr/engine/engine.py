@@ -16,8 +16,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry_delay
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_delay
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import LocatingStore
@@ -234,7 +233,7 @@ class Engine:
         The others usually need nothing else, and are begun in one turn of the loop then. `read`, `write` and `probe` do
         this themselves. The caller of `stream` must do it before the stream begins.
         """
-        from aiozarr.grid.chunk_counting import is_expensive
+        from aiozarr.grid.chunk_grid import is_expensive
 
         for each in operations:
             if is_expensive(each.maps):

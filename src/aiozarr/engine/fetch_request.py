@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from aiozarr.engine.operation import Operation
-from aiozarr.engine.timing import RequestTiming, status_of
-from aiozarr.engine.worker_pool import WorkItem, complete_all, run_captured
+from aiozarr.engine.timing import RequestTiming
+from aiozarr.engine.worker_pool import WorkItem, complete_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
-from aiozarr.schedule.events import RequestEvent
 from aiozarr.schedule.requests import RequestQueue, Respond, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
@@ -38,12 +38,13 @@ class ObjectRequest(ScheduledRequest):
     """A request for one stored object, or several, which the loop sends, or a worker if the store blocks.
 
     Attributes:
+        value: the response. None if nothing is stored.
         is_full_batch: True if a worker's batch needs no other request beside it.
         fairness_key: the queue of its work in the worker pool.
         timing: times of the request, if the operation has an observer.
     """
 
-    __slots__ = ("fairness_key", "is_full_batch", "key", "pool", "queue", "settings", "store", "timing")
+    __slots__ = ("fairness_key", "is_full_batch", "key", "pool", "queue", "settings", "store", "timing", "value")
 
     def __init__(self, operation: Operation, store: Store, key: str, held: int) -> None:
         super().__init__(operation.policy, held)
@@ -52,6 +53,7 @@ class ObjectRequest(ScheduledRequest):
         self.store = store
         self.key = key
         self.settings = operation.settings
+        self.value: Value | None = None
         self.timing = None if operation.observer is None else RequestTiming(operation.observer, operation.ready_at)
         self.is_full_batch = False
         self.fairness_key: Hashable = operation.fairness_key
@@ -77,11 +79,6 @@ class ObjectRequest(ScheduledRequest):
         """Return the work that follows the response in the same worker. On the loop, before a worker sends it."""
         return ()
 
-    def decode_blocking(self, works: Sequence[WorkItem]) -> None:
-        """Do the work that follows the response, in the worker."""
-        for work in works:
-            run_captured(work)
-
     def completed_blocking(self, works: Sequence[WorkItem], error: BaseException | None) -> None:
         """Process the end of the worker's work, on the loop."""
         self.completed(error)
@@ -90,6 +87,7 @@ class ObjectRequest(ScheduledRequest):
         """Give the bytes back that the request holds, and report its times; once is enough."""
         held, self.held = self.held, 0
         self.queue.release(held)
+        self.value = None
         if self.timing is not None:
             self.timing.close()
 
@@ -101,7 +99,7 @@ class ObjectRequest(ScheduledRequest):
 
 
 class ResponseHandler(ABC):
-    """What follows on the response of a `FetchRequest`. All methods but `receive` run on the loop."""
+    """What follows on the response of a `FetchRequest`. All methods run on the loop."""
 
     @abstractmethod
     def completed(self, request: FetchRequest, error: BaseException | None) -> None:
@@ -110,9 +108,6 @@ class ResponseHandler(ABC):
     def works(self, request: FetchRequest) -> Sequence[WorkItem]:
         """Return the work on the response for the worker that receives it from a blocking store."""
         return ()
-
-    def receive(self, value: Value | None) -> None:  # noqa: B027  # most look at the value of the request
-        """Take the response, in that worker, before the work."""
 
     def wanted_bytes(self, fetched: int) -> int:
         """Return how many of the `fetched` bytes were wanted."""
@@ -131,6 +126,7 @@ class _NoHandler(ResponseHandler):
 
 
 _NO_HANDLER = _NoHandler()
+_NO_BOUND: dict[str, int] = {}
 
 
 class FetchRequest(ObjectRequest):
@@ -149,7 +145,7 @@ class FetchRequest(ObjectRequest):
         fetch: fetches the bytes otherwise than by one request to the store; None for that.
 
     Attributes:
-        value: the response. None if nothing is stored.
+        bound: the keyword that bounds the response, if the store takes one.
         version, size: of the object, from the latest response, each None if the store does not say.
         lookups: requests besides the one for the bytes.
         placed_bytes: bytes that `fetch` has received elsewhere than in `value`.
@@ -160,17 +156,16 @@ class FetchRequest(ObjectRequest):
         "_fetch",
         "_respond",
         "_waiting",
+        "bound",
         "expected",
         "handler",
         "if_match",
         "is_clipped",
         "lookups",
-        "max_bytes",
         "placed_bytes",
         "range",
         "size",
         "tolerates_clipping",
-        "value",
         "version",
     )
 
@@ -194,10 +189,9 @@ class FetchRequest(ObjectRequest):
         self.handler = handler
         self.expected = expected
         self.if_match = if_match
-        self.max_bytes = max_bytes if max_bytes is not None and store.has_bounded_reads else None
+        self.bound = {"max_bytes": max_bytes} if max_bytes is not None and store.has_bounded_reads else _NO_BOUND
         self.tolerates_clipping = tolerates_clipping
         self.is_clipped = False
-        self.value: Value | None = None
         self.version: Version | None = None
         self.size: int | None = None
         self.lookups = self.placed_bytes = 0
@@ -213,9 +207,7 @@ class FetchRequest(ObjectRequest):
         if type(self.range) is Suffix and not store.supports.suffix_reads:
             return None
         self._respond = respond
-        if self.max_bytes is None:
-            return store.fetch_nowait(self.key, self.range, self.condition, self)
-        return store.fetch_nowait(self.key, self.range, self.condition, self, max_bytes=self.max_bytes)
+        return store.fetch_nowait(self.key, self.range, self.condition, self, **self.bound)
 
     def fetched(self, value: Value | None) -> None:
         """Take the response of a store that was asked without a task."""
@@ -243,10 +235,8 @@ class FetchRequest(ObjectRequest):
         try:
             if self._fetch is not None:
                 value = await self._fetch(self)
-            elif self.max_bytes is None:
-                value = await self.store.fetch(self.key, self.range, if_match=self.condition)
             else:
-                value = await self.store.fetch(self.key, self.range, if_match=self.condition, max_bytes=self.max_bytes)
+                value = await self.store.fetch(self.key, self.range, if_match=self.condition, **self.bound)
         except StoreError as error:
             if not self.is_taken(error):
                 raise
@@ -255,10 +245,7 @@ class FetchRequest(ObjectRequest):
 
     def send_blocking(self, store: BlockingStore) -> None:
         try:
-            if self.max_bytes is None:
-                value = store.fetch_now(self.key, self.range, if_match=self.condition)
-            else:
-                value = store.fetch_now(self.key, self.range, if_match=self.condition, max_bytes=self.max_bytes)
+            value = store.fetch_now(self.key, self.range, if_match=self.condition, **self.bound)
         except StoreError as error:
             if not self.is_taken(error):
                 raise
@@ -322,10 +309,6 @@ class FetchRequest(ObjectRequest):
     def start_blocking(self) -> Sequence[WorkItem]:
         return self.handler.works(self)
 
-    def decode_blocking(self, works: Sequence[WorkItem]) -> None:
-        self.handler.receive(self.value)
-        super().decode_blocking(works)
-
     def completed_blocking(self, works: Sequence[WorkItem], error: BaseException | None) -> None:
         if error is not None or not works:
             self.completed(error)
@@ -345,12 +328,8 @@ class FetchRequest(ObjectRequest):
             self._note(self.timing, fetched, error)
 
     def release(self) -> None:
-        held, self.held = self.held, 0
-        self.queue.release(held)
-        self.value = None
+        super().release()
         self.handler = _NO_HANDLER  # no cycle
-        if self.timing is not None:
-            self.timing.close()
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             for operation in waiting:
@@ -367,44 +346,23 @@ class FetchRequest(ObjectRequest):
     # --- its event --------------------------------------------------------------------------------------------------
 
     def _note(self, timing: RequestTiming, fetched: int, error: BaseException | None) -> None:
+        now, store, key = self.queue.now(), self.store, self.key
+        event_of = partial(timing.event_of, self, store=store, key=key, now=now, error=error)
         if self.lookups:
-            timing.observer.report(
-                replace(
-                    self._event(0, 0, self.lookups, None, timing),
-                    operation="stat",
-                    range=None,
-                    seconds=0.0,
-                    queue_seconds=0.0,
-                ),
-                retries=0,
-            )
+            looked_up = event_of("stat", attempts=self.lookups, error=None)
+            timing.observer.report(replace(looked_up, seconds=0.0, queue_seconds=0.0), retries=0)
         checks = None if self.value is None or error is not None else self.value.cache_checks
         if checks is not None:
             # No bytes have come, and perhaps no request was sent.
-            timing.event = replace(self._event(0, 0, checks, None, timing), operation="stat") if checks else None
+            timing.event = event_of("stat", range=self.range, attempts=checks) if checks else None
             return
-        # Chunks may share bytes, which come once.
-        wanted = min(self.handler.wanted_bytes(fetched), fetched) if error is None else 0
-        timing.event = self._event(wanted, fetched, self.attempts, error, timing)
-
-    def _event(
-        self, wanted: int, fetched: int, attempts: int, error: BaseException | None, timing: RequestTiming
-    ) -> RequestEvent:
-        return RequestEvent(
-            operation="fetch",
-            store=self.store_url,
-            key=self.key,
+        timing.event = event_of(
+            "fetch",
             range=self.range,
-            bytes_wanted=wanted,
             bytes_fetched=fetched,
-            # A cancelled request was cut off.
-            seconds=self.seconds or self.queue.now() - self.started,
-            attempts=attempts,
-            error=error,
-            started=self.started,
-            queue_seconds=max(0.0, self.started - timing.ready),
-            status=status_of(error, None if self.value is None else self.value.status),
-            server=self.store.server,
+            # Chunks may share bytes, which come once.
+            bytes_wanted=min(self.handler.wanted_bytes(fetched), fetched) if error is None else 0,
+            status=None if self.value is None else self.value.status,
         )
 
 

@@ -12,12 +12,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import random_jitter, wait_uncancelled
 from aiozarr.errors import PreconditionFailedError
 
 T = TypeVar("T")
+C = TypeVar("C")
+WriteGroup: TypeAlias = Callable[[Sequence[C]], Awaitable[Collection[C]]]
 
 MAX_SWAPS = 100
 """A writer gives up after this many attempts in which another writer of the object came first."""
@@ -99,17 +101,6 @@ class KeyLocks:
                 del self._locks[key]
 
 
-class MergeableChange(Protocol):
-    """A change of one object."""
-
-    def can_merge_with(self, other: Self) -> bool:
-        """Return whether one write can commit both changes."""
-        ...
-
-
-C = TypeVar("C", bound=MergeableChange)
-
-
 MAX_GROUP_COMMITS = 5
 """After this many failed commits by other members a change commits only by itself.
 
@@ -136,7 +127,7 @@ class _Member(Generic[C]):
 
 
 class GroupCommit(Generic[C]):
-    """The changes that wait, by object. Lives on one loop.
+    """The changes of objects in part that wait, by object. Lives on one loop.
 
     Args:
         locks: one commit per object at a time holds the lock of the object. Others may hold it, too.
@@ -151,7 +142,7 @@ class GroupCommit(Generic[C]):
         """True if no change waits."""
         return not self._waiting
 
-    async def commit(self, key: Hashable, change: C, write: Callable[[Sequence[C]], Awaitable[Collection[C]]]) -> None:
+    async def commit(self, key: Hashable, change: C, write: WriteGroup[C], can_merge: Callable[[C], bool]) -> None:
         """Commit `change` to the object `key`, in the commit of another change or in one of its own.
 
         A change that the commit of another one leaves out, or whose commit fails, waits on. If this task is cancelled
@@ -162,6 +153,7 @@ class GroupCommit(Generic[C]):
             change: the change.
             write: commits changes in the order in which they came, this one among them. Returns those that it has
                 committed. What it raises is raised here, and leaves the other changes waiting.
+            can_merge: returns whether one write can commit this change and another one.
         """
         member = _Member(change)
         waiting = self._waiting.setdefault(key, [])
@@ -169,7 +161,7 @@ class GroupCommit(Generic[C]):
         try:
             async with self._locks.hold(key):
                 if not member.is_committed:
-                    await self._lead(member, waiting, write)
+                    await self._lead(member, waiting, write, can_merge)
         except asyncio.CancelledError:
             if member.in_progress is not None:
                 await wait_uncancelled(member.in_progress)
@@ -181,12 +173,16 @@ class GroupCommit(Generic[C]):
                 del self._waiting[key]
 
     async def _lead(
-        self, leader: _Member[C], waiting: list[_Member[C]], write: Callable[[Sequence[C]], Awaitable[Collection[C]]]
+        self,
+        leader: _Member[C],
+        waiting: list[_Member[C]],
+        write: WriteGroup[C],
+        can_merge: Callable[[C], bool],
     ) -> None:
         group = [
             member
             for member in waiting
-            if member is leader or (member.attempts < MAX_GROUP_COMMITS and leader.change.can_merge_with(member.change))
+            if member is leader or (member.attempts < MAX_GROUP_COMMITS and can_merge(member.change))
         ]
         for member in group:
             waiting.remove(member)

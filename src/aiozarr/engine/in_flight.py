@@ -41,7 +41,7 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.worker_pool import BATCH_BYTES, WorkItem, run_captured
 from aiozarr.errors import CodecError, located
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.model import Range, Value
+from aiozarr.model import Range
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores.contract import Store
 
@@ -357,12 +357,11 @@ class ChunkDelivery(ResponseHandler):
     Attributes:
         request: brings the bytes.
         slices: the batches, with the numbers of the chunks that the response has of each.
-        data: the bytes; None if nothing is stored.
         start: the first byte of the response in the object; None for a whole object.
         is_decoding: True once workers have the chunks.
     """
 
-    __slots__ = ("_undecoded", "_works", "data", "is_decoding", "request", "slices", "start")
+    __slots__ = ("_undecoded", "_works", "is_decoding", "request", "slices", "start")
 
     request: ObjectRequest
     slices: Sequence[tuple[ChunkBatch, Sequence[int]]]
@@ -370,17 +369,11 @@ class ChunkDelivery(ResponseHandler):
     def __init__(self, slices: Sequence[tuple[ChunkBatch, Sequence[int]]], start: int | None) -> None:
         self.slices = slices
         self.start = start
-        self.data: Buffer | None = None
         self.is_decoding = False
         self._undecoded = 0
         self._works: Sequence[DecodeChunks] = ()
         for batch, numbers in slices:
             batch.slices = (*batch.slices, (self, numbers))
-
-    @classmethod
-    def of_whole(cls, batch: ChunkBatch) -> ChunkDelivery:
-        """Return the delivery of a chunk that is a whole object, or all of a response."""
-        return cls(((batch, (0,)),), None)
 
     def bounds(self, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return where chunks begin in the response, and where they end."""
@@ -411,24 +404,16 @@ class ChunkDelivery(ResponseHandler):
 
     # --- to the workers ---------------------------------------------------------------------------------------------
 
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def completed(self, request: ObjectRequest, error: BaseException | None) -> None:
         if error is not None:
             self.is_decoding = True
             self._fail(request, error)
             return
-        self.deliver(request, request.value)
-
-    def deliver(self, request: ObjectRequest, value: Value | None) -> None:
-        """Hand the response to the workers."""
         works = self.works(request)
-        self.receive(value)
         if not works:
             request.release()
         for work in works:
             request.pool.submit(work, request.fairness_key)
-
-    def receive(self, value: Value | None) -> None:
-        self.data = None if value is None else value.data
 
     def works(self, request: ObjectRequest) -> list[DecodeChunks]:
         """Return the decoding of the chunks in pieces; subscriptions that come from now on are late."""
@@ -486,7 +471,6 @@ class ChunkDelivery(ResponseHandler):
     def _release(self, request: ObjectRequest) -> None:
         # Batches and deliveries refer to each other, and to the readers' arrays.
         self.slices = self._works = ()
-        self.data = None
         request.release()
 
 
@@ -548,7 +532,7 @@ class DecodeChunks(WorkItem):
 
     def _may_be_batched(self, pipeline: CodecPipeline) -> bool:
         """Return whether this is one chunk that `pipeline` decodes, and a reader still waits for it."""
-        if len(self.numbers) != 1 or self.batch.pipeline is not pipeline or self.delivery.data is None:
+        if len(self.numbers) != 1 or self.batch.pipeline is not pipeline or self.delivery.request.value is None:
             return False
         return self._reader() is not None or any(
             [not each.subscriber.operation.stopped for each in list(self.batch.joined.get(self.numbers[0], ()))]
@@ -570,12 +554,12 @@ class DecodeChunks(WorkItem):
 
     def encoded(self, number: int) -> Buffer:
         """Return the bytes of a chunk, which is stored."""
-        data = self.delivery.data
-        assert data is not None
+        value = self.delivery.request.value
+        assert value is not None
         if not self.batch.lengths:
-            return data
+            return value.data
         (begin,), (end,) = self.delivery.bounds(self.batch, (number,))
-        return memoryview(data)[begin:end]
+        return memoryview(value.data)[begin:end]
 
     def targets_of(self, number: int) -> list[ChunkOutput]:
         """Take the subscriptions of other readers, and return all outputs of a chunk."""
@@ -592,7 +576,8 @@ class DecodeChunks(WorkItem):
     def run(self) -> None:
         batch, reader = self.batch, self._reader()
         alone: Sequence[int] = self.numbers
-        if self.delivery.data is None:
+        value = self.delivery.request.value
+        if value is None:
             self._fill(reader)
             return
         if batch.caches or batch.joined:
@@ -607,9 +592,8 @@ class DecodeChunks(WorkItem):
         if len(alone) == 1:
             self._decode_one(alone[0], [ChunkOutput(reader.out, reader.parts[alone[0]])])
             return
-        data = self.delivery.data
         thread_decoder(batch.pipeline).decode_chunks(
-            EncodedChunks(memoryview(data), *self.delivery.bounds(batch, alone)),
+            EncodedChunks(memoryview(value.data), *self.delivery.bounds(batch, alone)),
             reader.out,
             [reader.parts[number] for number in alone],
             on_error=partial(self._raise_located, alone),
@@ -701,7 +685,7 @@ class DecodeChunks(WorkItem):
             now = asyncio.get_running_loop().time()
             for cache in batch.caches:
                 for number, values in self.values.items():
-                    cache.put(batch.chunk_id(number), request.store, request.key, values, now)
+                    cache.add(batch.chunk_id(number), request.store, request.key, values, now)
         succeeded = self.error is None and not self.refusals and not any(self.errors.values())
         if subscription is not None:
             self._complete(subscription, numbers, succeeded=succeeded)

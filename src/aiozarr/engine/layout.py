@@ -16,8 +16,7 @@ from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
-from aiozarr.grid.chunk_counting import chunk_count_bound, count_chunks, project
-from aiozarr.grid.chunk_grid import ChunkGrid, resolve_grid
+from aiozarr.grid.chunk_grid import ChunkGrid, chunk_count_bound, count_chunks, project, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
 from aiozarr.grid.projection import ChunkSelection, ChunkSelections
 from aiozarr.grid.transform import DimensionMap, IndexTransform
@@ -107,19 +106,7 @@ class ArrayLayout:
             settings.strict,
             make=lambda: cls._resolve(replace(metadata, attributes={}, extra={}), node, settings),
         )
-        return cls(
-            node,
-            metadata,
-            found.grid,
-            found.axes,
-            found.key_encoding,
-            found.largest,
-            found.single,
-            found.token,
-            found.strict,
-            found._chain,
-            found._objects,
-        )
+        return replace(found, node=node, metadata=metadata)
 
     @classmethod
     def _resolve(cls, metadata: ArrayMetadata, node: str, settings: Settings) -> ArrayLayout:

@@ -1,26 +1,70 @@
-"""Reads of one object by several requests: in parts of one version, and of its last bytes without suffix ranges."""
+"""Reads of one object in parts of one version, side by side, and which parts a large object comes in."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiozarr.common.concurrency import for_each, gather_all
-from aiozarr.engine.caches import SizeCache
-from aiozarr.engine.multipart_plan import split_range
-from aiozarr.errors import ChangedError, CodecError, ShortReadError, located
+from aiozarr.engine.fetch_request import can_condition
+from aiozarr.errors import ChangedError, CodecError, ShortReadError
 from aiozarr.memory import empty_bytes
-from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
-from aiozarr.stores import object_tail
+from aiozarr.model import Range, Value, Version
+from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import FetchIntoStore, ResponseHead
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from aiozarr.codecs import CodecPipeline
     from aiozarr.http1.response_check import BodyPieces
+
+MIN_PART_BYTES = 1 << 20
+"""The smallest limit of a part, whatever `Settings.max_request_bytes` says: each part costs a request."""
+
+NO_SPLIT = sys.maxsize
+
+
+def split_limit(store: Store, settings: Settings) -> int:
+    """Return the size in bytes above which an object of `store` is fetched in parts.
+
+    Without versions, a replacement of the object between two parts would go unnoticed.
+    """
+    supports = store.supports
+    return (
+        max(MIN_PART_BYTES, settings.max_request_bytes)
+        if supports.partial_reads and supports.conditional_reads
+        else NO_SPLIT
+    )
+
+
+def first_part(known: int | None, limit: int) -> int:
+    """Return the length of the first part of an object; `known` is its size in bytes, if that is known."""
+    if known is None or known <= limit:
+        return limit
+    return -(-known // -(-known // limit))
+
+
+def split_range(start: int, stop: int, limit: int) -> list[Range]:
+    """Return the bytes from `start` to `stop` as the fewest parts of at most `limit` bytes, of about equal length."""
+    total = stop - start
+    if total <= 0:
+        return []
+    count = -(-total // limit)
+    edges = [start + total * number // count for number in range(count + 1)]
+    return [Range(edge, edges[number + 1] - edge) for number, edge in enumerate(edges[:-1])]
+
+
+def count_parts(pipeline: CodecPipeline, size: int, limit: int) -> int:
+    """Return how many requests bring a whole chunk of `size` bytes that `pipeline` decodes."""
+    if pipeline.spec.nbytes <= limit:
+        return 1
+    return 1 + max(0, -(-(size - first_part(pipeline.encoded_size, limit)) // limit))
+
 
 MAX_ATTEMPTS = 4
 """How often a read begins again of an object that is replaced while it is read."""
@@ -216,7 +260,7 @@ class MultipartRead:
             ChangedError, ShortReadError: the answer does not fit to the others.
         """
         store, version = self._store, self._version
-        condition = version if _can_condition(store, version) else None
+        condition = version if can_condition(store, version) else None
         bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.has_bounded_reads else {}
         if part is None:
             return await store.fetch(self._key, if_match=condition, **bound)
@@ -319,53 +363,3 @@ class MultipartRead:
     def _changed_error(self, part: Range | None = None) -> ChangedError:
         reason = "the object was replaced while it was being read"
         return ChangedError(reason, store=self._store.url, key=self._key, range=part or self._range)
-
-
-async def fetch_tail(
-    store: Store,
-    key: str,
-    suffix: Suffix,
-    sizes: SizeCache,
-    *,
-    if_match: Version | None,
-    max_bytes: int | None,
-    on_lookup: Callable[[], object],
-) -> Value | None:
-    """Fetch the last bytes of an object from a store that refuses suffix ranges.
-
-    The size is looked up unless `sizes` has it. `on_lookup` is called for each request besides the last one.
-
-    `max_bytes` is as of `Store.fetch`: None for a store without bounded reads.
-
-    Raises:
-        ChangedError: the object is replaced again and again, or does not have the version `if_match`.
-        LimitError: the bytes are more than `max_bytes`.
-    """
-    bound = {} if max_bytes is None else {"max_bytes": max_bytes}
-    known = sizes.get(store, key)
-    if known is not None and if_match not in (None, known.version):
-        known = None
-
-    async def stat() -> Entry | None:
-        on_lookup()
-        entry = await store.stat(key)
-        sizes.record(store, key, None if entry is None else entry.size, None if entry is None else entry.version)
-        return entry
-
-    async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
-        condition = version if _can_condition(store, version) else None
-        value = await store.fetch(key, tail, if_match=condition, **bound)
-        if value is None:
-            sizes.drop(store, key)
-        return value
-
-    def forget() -> None:
-        on_lookup()
-        sizes.drop(store, key)
-
-    with located(store=store.url, key=key):
-        return await object_tail.fetch_tail(suffix, stat, fetch, if_match=if_match, known=known, on_changed=forget)
-
-
-def _can_condition(store: Store, version: Version | None) -> bool:
-    return version is not None and not version.weak and store.supports.conditional_reads

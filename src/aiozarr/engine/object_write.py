@@ -21,7 +21,7 @@ from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import CodecError
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
 from aiozarr.schedule.events import RequestEvent, RequestOperation
@@ -106,10 +106,10 @@ class ObjectWrite(ObjectRequest):
         swap = await self._can_swap()
         # The lock of the commit excludes other writers in this process. Races are with other processes.
         await self.context.group_commit.commit(
-            self.store.object_identity(self.key), self, partial(self._commit, swap=swap)
+            self.store.object_identity(self.key), self, partial(self._commit, swap=swap), self._can_merge_with
         )
 
-    def can_merge_with(self, other: ObjectWrite) -> bool:
+    def _can_merge_with(self, other: ObjectWrite) -> bool:
         """Return whether one write can store the values of both, which are for the same object."""
         return other.context.encoder.layout is self.context.encoder.layout
 

@@ -15,7 +15,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 if TYPE_CHECKING:
-    from aiozarr.stores.obspec.store import GetAsync
+    from aiozarr.stores.obspec_store import GetAsync
 
 Target: TypeAlias = "str | os.PathLike[str] | Store | GetAsync"
 """A URL, a local path, a `Store`, an object with obspec's methods, such as a store of obstore, or a store, a group or
@@ -110,10 +110,10 @@ def make_store(
         if storage_options:
             raise TypeError("storage_options go with a URL; a store of another library already has its own")
         if is_foreign:
-            from aiozarr.stores.zarr_python.store_mapping import from_zarr
+            from aiozarr.stores.zarr_python_mapping import from_zarr
 
             return from_zarr(target)
-        from aiozarr.stores.obspec.recognise import from_obspec
+        from aiozarr.stores.obspec_store import from_obspec
 
         return from_obspec(target)
     if not os.fspath(target):

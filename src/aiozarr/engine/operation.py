@@ -18,8 +18,7 @@ from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.worker_pool import FunctionCall, WorkerPool
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import retry_policy
+from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
@@ -129,15 +128,19 @@ class Operation(RequestSource):
         total: stored objects that it touches.
         bytes_total: bytes of array elements that it moves.
         done: stored objects that are complete.
-        bytes_done: bytes of elements that are complete, if there is a progress callback.
+        has_progress: True if there is a progress callback.
+        bytes_done: bytes of elements that are complete, if there is one.
         stopped: True after an error or a cancellation: nothing more is begun.
         shared: chunks that another operation's request delivers.
+        without_versions: stores that should report versions, and do not. Only reads have it.
         pending_ranges: ranges that wait for the end of this turn of the loop, to be merged into requests.
         max_pending_ranges: how many of them may wait before the operation begins no further objects.
         fairness_key: the queue of its work in the worker pool. A long operation has its own, short ones share one.
         observer: receives the operation's request events; None without a report and without `Settings.on_event`.
         ready_at: since when the next requests could have been sent, if there is an observer.
     """
+
+    without_versions: set[Hashable]
 
     def __init__(
         self,
@@ -167,6 +170,7 @@ class Operation(RequestSource):
         self.observer = RequestObserver.of(settings, report)
         self.ready_at = 0.0
         self._progress = progress
+        self.has_progress = progress is not None
         self._ready: deque[ScheduledRequest] = deque()
         self._awaited = 0  # cancelled requests, and calls in workers
         self._ended = False
@@ -305,11 +309,6 @@ class Operation(RequestSource):
     def now(self) -> float:
         """Return the time by the clock of the queue; 0 without an observer."""
         return 0.0 if self.observer is None else self.queue.now()
-
-    @property
-    def has_progress(self) -> bool:
-        """True if there is a progress callback."""
-        return self._progress is not None
 
     def report_progress(self, nbytes: int) -> None:
         """Call the progress callback: `nbytes` more of elements are in place."""

@@ -17,10 +17,10 @@ from aiozarr.codecs import ShardIndex, ShardLayout
 from aiozarr.codecs.chunk_layouts import RawLayout
 from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
-from aiozarr.engine.multipart_plan import NO_SPLIT, count_parts, split_range
+from aiozarr.engine.object_read import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.partial_plan import MAX_RUNS, MIN_REQUEST_COST, Ranges, whole_bound
 from aiozarr.grid.axes import Axis, RegularAxis
-from aiozarr.grid.chunk_counting import count_chunks, is_expensive, project
+from aiozarr.grid.chunk_grid import count_chunks, is_expensive, project
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.grid.transform import Constant, DimensionMap, Indexed, Strided
 from aiozarr.model import ByteRange, Range, Suffix

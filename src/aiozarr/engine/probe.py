@@ -13,7 +13,7 @@ from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.in_flight import InternedKey
 from aiozarr.engine.layout import keyed_projections
 from aiozarr.engine.located_reads import MAX_PENDING_LOCATED, locate_prepared
-from aiozarr.engine.multipart_plan import NO_SPLIT, count_parts, split_limit, split_range
+from aiozarr.engine.object_read import NO_SPLIT, count_parts, split_limit, split_range
 from aiozarr.engine.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.partial_plan import PartialChunkPlanner, partial_planner, whole_of
 from aiozarr.engine.plan import ROWS, FixedRows, Plan, PlanRow, plan_bounds, wanted_ranges
@@ -22,7 +22,7 @@ from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.shard_index import IndexEntry, parse_index
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import AiozarrError
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
@@ -193,7 +193,7 @@ async def _shard(
     decode = partial(parse_index, shard, value.data, value.size, read.store, key, strict=strict)
     index = decode() if shard.index_nbytes < MIN_INDEX_BYTES else await state.pool.call(decode)
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
-        state.indexes.cache.put(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+        state.indexes.cache.add(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
     is_cached = _cached(state, session.settings, InternedKey((token, value.version)))
     runs = None if is_cached else partial(planner.ranges, pipeline=shard.inner, versioned=value.version is not None)
 

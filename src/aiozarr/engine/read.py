@@ -7,6 +7,8 @@ store's calls block. Everything else, and every error, is left to the ordinary r
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -14,14 +16,15 @@ from numpy.typing import NDArray
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.caches import ChunkCache
-from aiozarr.engine.decoder import thread_decoder
+from aiozarr.engine.decoder import ChunkOutput, thread_decoder
 from aiozarr.engine.in_flight import InternedKey
 from aiozarr.engine.layout import ArrayLayout, inner_parts, parts_of
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import AiozarrError, StoreError
-from aiozarr.grid.chunk_counting import chunk_count_bound
-from aiozarr.grid.projection import ChunkSelection, SizedSelections
+from aiozarr.grid.chunk_grid import chunk_count_bound
+from aiozarr.grid.projection import ChunkSelection, CoreRegion, SizedSelections
 from aiozarr.grid.transform import DimensionMap
+from aiozarr.memory import empty
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.contract import Store
@@ -74,6 +77,47 @@ class Read:
     def parts(self) -> SizedSelections:
         """The stored objects that the read touches. If the maps are expensive, a worker computes this first."""
         return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
+
+
+class BlockQueue:
+    """A new array for each stored object; no more are begun while too many wait for the consumer."""
+
+    def __init__(self, settings: Settings, prefetch: int | None) -> None:
+        self._prefetch = prefetch
+        self._max_bytes = settings.max_bytes_in_flight
+        self._regions: dict[int, CoreRegion] = {}
+        self._out_count = 0
+        self._out_bytes = 0
+        self.blocks: deque[tuple[CoreRegion, NDArray[Any]]] = deque()
+        self.arrived = asyncio.Event()
+
+    def has_room(self) -> bool:
+        """Return whether another stored object may be begun."""
+        if self._prefetch is None:
+            return self._out_bytes < self._max_bytes
+        # The block that the consumer has next is not ahead.
+        return self._out_count < self._prefetch + 1
+
+    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
+        """Return a new array for a stored object's elements, and their places in it."""
+        shape, region, moved = part.rebased()
+        block = empty(shape, read.out.dtype)
+        self._regions[id(block)] = region
+        self._out_count += 1
+        self._out_bytes += block.nbytes
+        return ChunkOutput(block, moved)
+
+    def add(self, out: NDArray[Any]) -> None:
+        """Add a block that is complete."""
+        self.blocks.append((self._regions.pop(id(out)), out))
+        self.arrived.set()
+
+    def pop(self) -> tuple[CoreRegion, NDArray[Any]]:
+        """Remove and return the next block: there is room for another."""
+        region, block = self.blocks.popleft()
+        self._out_count -= 1
+        self._out_bytes -= block.nbytes
+        return region, block
 
 
 MAX_IMMEDIATE_CHUNKS = 64
@@ -139,7 +183,7 @@ def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     if token is None:
         return None
     encode, prefix, parts = read.layout.key_encoding.encode, read.prefix, list(read.parts)
-    chunks = cache.peek_all([(token, prefix + encode(part.coords)) for part in parts], since)
+    chunks = cache.find_all([(token, prefix + encode(part.coords)) for part in parts], since)
     return None if chunks is None else list(zip(parts, chunks, strict=True))
 
 
@@ -166,7 +210,7 @@ def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float)
         if not numbered:
             # No cached chunk vouches for the version of this index: a newer shard would go unnoticed.
             return None
-        chunks = cache.peek_all([(object_id, position) for position, _ in numbered], since)
+        chunks = cache.find_all([(object_id, position) for position, _ in numbered], since)
         if chunks is None:
             return None
         copies += [(inner, chunk) for (_, inner), chunk in zip(numbered, chunks, strict=True)]

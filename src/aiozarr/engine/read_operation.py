@@ -21,7 +21,7 @@ from aiozarr.engine.in_flight import (
 )
 from aiozarr.engine.operation import Operation, Progress
 from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
-from aiozarr.engine.read import Read
+from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -44,24 +44,6 @@ MAX_EAGER_OBJECTS = 64
 may be in flight."""
 
 
-class BlockSink:
-    """Where the elements of each stored object go: to their places in the output of the read."""
-
-    def may_begin(self) -> bool:
-        """Return whether another stored object may be begun."""
-        return True
-
-    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
-        """Return the array that a stored object's elements go to, and their places in it."""
-        return ChunkOutput(read.out, part)
-
-    def object_completed(self, out: NDArray[Any]) -> None:
-        """Pass on `out`, which has all elements of a stored object."""
-
-
-_OUTPUT = BlockSink()
-
-
 class ReadOperation(Operation):
     """Reads of one caller from the stores behind one queue. Lives on the I/O loop.
 
@@ -70,9 +52,11 @@ class ReadOperation(Operation):
         reads: the reads.
         steps: yields a function for each stored object, or batch of them, which begins it. The function may return a
             request to send at once.
-        sink: where the elements go.
+        blocks: where the elements of each stored object go; None: to their places in the output of the read.
 
     Attributes:
+        has_cache: True if decoded chunks are cached.
+        indexes: the shard indexes that are waited for, by what is called with each.
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
@@ -88,7 +72,7 @@ class ReadOperation(Operation):
         settings: Settings,
         report: Report | None,
         progress: Callable[[Progress], None] | None = None,
-        sink: BlockSink = _OUTPUT,
+        blocks: BlockQueue | None = None,
     ) -> None:
         super().__init__(
             state.pool,
@@ -100,17 +84,19 @@ class ReadOperation(Operation):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.state = state
-        self.sink = sink
+        self.without_versions = state.stores_without_versions
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
         self.bytes_left = self.bytes_total
         self._steps = steps(self, reads)
+        self._blocks = blocks
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
+        self.has_cache = self._cache is not None
         self._missing = tuple([read.missing for read in reads if read.missing is not None])
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         self._chunks_done = self._cached = self._copying = 0
         self._subscriptions: set[Subscription] = set()
-        self._indexes: dict[OnIndex, IndexFetch] = {}
+        self.indexes: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         self._store = reads[0].store
         self._lookups: set[asyncio.Task[None]] = set()
@@ -141,7 +127,7 @@ class ReadOperation(Operation):
         if self.queue.is_blocking or self.total > MAX_EAGER_OBJECTS:
             return
         try:
-            while self._may_begin() and (step := next(self._steps, None)) is not None:
+            while self.begun < self.total and self._may_begin() and (step := next(self._steps, None)) is not None:
                 step()
         except Exception as error:
             self.stop(error)
@@ -166,13 +152,21 @@ class ReadOperation(Operation):
     def _may_begin(self) -> bool:
         """Return whether another object may be begun, and would not only hold up others."""
         return (
-            self.sink.may_begin()
+            (self._blocks is None or self._blocks.has_room())
             and self.sorting < self.pool.threads
             and self.pending_ranges < self.max_pending_ranges
             and len(self._lookups) < self.max_pending_ranges
             and not (self._origins and self._waits_for_origins())
             and self._copying < MAX_COPYING
         )
+
+    def has_room(self) -> bool:
+        """Return whether there is room for the elements of another stored object."""
+        return self._blocks is None or self._blocks.has_room()
+
+    def target(self, read: Read, part: ChunkSelection) -> ChunkOutput:
+        """Return the array that a stored object's elements go to, and their places in it."""
+        return ChunkOutput(read.out, part) if self._blocks is None else self._blocks.target(read, part)
 
     def pending(self) -> int:
         return len(self._ready) + self.total - self.begun
@@ -232,11 +226,6 @@ class ReadOperation(Operation):
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
-    @property
-    def has_cache(self) -> bool:
-        """True if decoded chunks are cached."""
-        return self._cache is not None
-
     def share_key(self, object_id: Hashable) -> Hashable:
         """Return the key by which readers with the same settings share what is in flight of an object."""
         return object_id if self._outcome_key is None else (object_id, self._outcome_key)
@@ -246,7 +235,7 @@ class ReadOperation(Operation):
         if self._cache is None:
             return False
         oldest = asyncio.get_running_loop().time() - self.settings.chunk_cache_seconds
-        values = self._cache.get(chunk_id, oldest)
+        values = self._cache.use(chunk_id, oldest)
         if values is None:
             return False
         self._subscriptions.add(subscription)
@@ -266,27 +255,16 @@ class ReadOperation(Operation):
         object_id: Hashable,
         pipeline: CodecPipeline,
         location: Location | None = None,
-        *,
-        cached: bool = True,
     ) -> ChunkBatch | None:
         """Join the chunk that is an object if it is in flight; else return it as new: its bytes are to be fetched.
 
         `location`: where its bytes are, if they are a range of another object.
-        `cached`: it may go to the cache, because its id says whether it is still stored like that.
         """
-        share_key = object_id if self._outcome_key is None else (object_id, self._outcome_key)
-        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=cached):
+        share_key = self.share_key(object_id)
+        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=True):
             return None
-        self._subscriptions.add(subscription)
-        in_flight = self.state.in_flight
-        if location is None:
-            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id)
-        else:
-            starts, lengths = (location.start,), (location.length,)
-            batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, (0,), starts, lengths)
-        if cached and self._cache is not None:
-            self._add_cache(batch)
-        return batch
+        place = () if location is None else ((0,), (location.start,), (location.length,))
+        return self.new_batch(subscription, share_key, pipeline, object_id, *place, cached=True)
 
     def join(self, subscription: Subscription, share_key: Hashable, position: int, *, cached: bool) -> bool:
         """Join the chunk at a position of an object if it is in flight; return whether it is."""
@@ -297,7 +275,7 @@ class ReadOperation(Operation):
         batch.join(subscription, number)
         self._subscriptions.add(subscription)
         self.shared += 1
-        if cached:
+        if cached and self._cache is not None:
             self._add_cache(batch)
         return True
 
@@ -313,11 +291,14 @@ class ReadOperation(Operation):
         *,
         cached: bool,
     ) -> ChunkBatch:
-        """Return chunks that are not in flight, of which their bytes are to be fetched."""
+        """Return chunks that are not in flight, of which their bytes are to be fetched.
+
+        `cached`: they may go to the cache, because their ids say whether they are still stored like that.
+        """
         self._subscriptions.add(subscription)
         in_flight = self.state.in_flight
         batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, positions, starts, lengths)
-        if cached:
+        if cached and self._cache is not None:
             self._add_cache(batch)
         return batch
 
@@ -328,14 +309,6 @@ class ReadOperation(Operation):
             return
         if cache.fits(spec.nbytes):
             batch.caches = (*batch.caches, cache)
-
-    def await_index(self, on_completed: OnIndex, fetch: IndexFetch) -> None:
-        """Leave the request for an index if this read stops."""
-        self._indexes[on_completed] = fetch
-
-    def index_received(self, on_completed: OnIndex) -> None:
-        """Note that `on_completed` was called, or is not to be called."""
-        self._indexes.pop(on_completed, None)
 
     def await_blocking(self, request: ObjectRequest) -> None:
         """Do not end before a batch of chunks of a blocking store has."""
@@ -361,7 +334,8 @@ class ReadOperation(Operation):
     def object_completed(self, out: NDArray[Any]) -> None:
         """Pass on `out`, which has all elements of a stored object."""
         self.done += 1
-        self.sink.object_completed(out)
+        if self._blocks is not None:
+            self._blocks.add(out)
 
     def blocking_read_completed(
         self, request: ObjectRequest, outputs: Sequence[ChunkOutput], error: BaseException | None
@@ -399,9 +373,9 @@ class ReadOperation(Operation):
             self._prefault.stop()
         for blocking_read in self._blocking_reads:
             self.queue.cancel(blocking_read)
-        for on_completed, fetch in self._indexes.items():
+        for on_completed, fetch in self.indexes.items():
             fetch.leave(on_completed)
-        self._indexes.clear()
+        self.indexes.clear()
         for subscription in list(self._subscriptions):
             if subscription.batch is not None:
                 subscription.batch.leave(subscription)
@@ -423,13 +397,13 @@ class ReadOperation(Operation):
                 owner.resume()
 
     def leave_queues(self) -> None:
-        super().leave_queues()
+        self.queue.unregister(self)
         for origin in self._origins.values():
             origin.queue.unregister(origin)
         self._origins.clear()
 
     def is_idle(self) -> bool:
-        if self._subscriptions or self._indexes or self._blocking_reads or not super().is_idle():
+        if self._subscriptions or self.indexes or self._blocking_reads or not super().is_idle():
             return False
         if self._prefault is None:
             return True

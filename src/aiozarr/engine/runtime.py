@@ -24,7 +24,7 @@ from aiozarr.engine.private_thread import (
 )
 from aiozarr.engine.trio_calls import checkpoint, is_trio_running, post_to_trio, run_from_trio, take_turn
 from aiozarr.errors import StoreError
-from aiozarr.schedule.retry import retry_delay
+from aiozarr.schedule.requests import retry_delay
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 

@@ -14,7 +14,7 @@ from aiozarr.engine.timing import RequestObserver, RequestTiming
 from aiozarr.errors import LimitError, PreconditionFailedError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.retry import retry_policy
+from aiozarr.schedule.requests import retry_policy
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import CopyFromStore, UploadStore

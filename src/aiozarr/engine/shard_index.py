@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,18 +9,18 @@ from typing import TypeAlias
 from typing_extensions import Buffer
 
 from aiozarr.codecs import ShardIndex, ShardLayout
-from aiozarr.engine.caches import SizeCache
+from aiozarr.engine.caches import SizeCache, SizedCache
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler, can_condition
 from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
-from aiozarr.engine.object_read import fetch_tail
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.partial_plan import is_whole
-from aiozarr.engine.worker_pool import FunctionCall, WorkItem, complete_all, run_captured
+from aiozarr.engine.worker_pool import FunctionCall, WorkItem
 from aiozarr.errors import located
-from aiozarr.model import Range, Suffix, Value, Version, resolve_range
+from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.contract import Store
+from aiozarr.stores.object_tail import fetch_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +31,17 @@ class IndexEntry:
     version: Version | None
 
 
-class IndexCache:
-    """An LRU cache of indexes whose version later requests can insist on."""
+class IndexCache(SizedCache[IndexEntry]):
+    """A cache of indexes whose version later requests can insist on."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self._bytes = 0
-        self._entries: OrderedDict[Hashable, IndexEntry] = OrderedDict()
+        super().__init__(max_bytes, lambda entry: 0 if entry.index is None else entry.index.nbytes)
 
-    def get(self, token: Hashable) -> IndexEntry | None:
-        """Return the entry and mark it as used."""
-        entry = self._entries.get(token)
-        if entry is not None:
-            self._entries.move_to_end(token)
-        return entry
-
-    def peek(self, token: Hashable) -> IndexEntry | None:
-        """Return the entry, from any thread; it does not count as used."""
-        return self._entries.get(token)
-
-    def put(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
+    def add(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
         """Cache `entry` within the caller's limit; the last caller's limit holds."""
-        self.max_bytes = max_bytes
-        if entry.index is None or entry.version is None or entry.index.nbytes > max_bytes:
-            return
-        self.drop(token)
-        self._entries[token] = entry
-        self._bytes += entry.index.nbytes
-        while self._bytes > self.max_bytes:
-            _, oldest = self._entries.popitem(last=False)
-            assert oldest.index is not None
-            self._bytes -= oldest.index.nbytes
-
-    def drop(self, token: Hashable) -> None:
-        """Drop the entry: its object has changed."""
-        entry = self._entries.pop(token, None)
-        if entry is not None and entry.index is not None:
-            self._bytes -= entry.index.nbytes
+        self.max_size = max_bytes
+        if entry.index is not None and entry.version is not None and entry.index.nbytes <= max_bytes:
+            self.put(token, entry)
 
 
 class ShardIndexes:
@@ -191,20 +164,29 @@ class IndexFetch(ResponseHandler):
         indexes.in_flight[share_key] = self
 
     async def _fetch_tail(self, request: FetchRequest) -> Value | None:
-        assert type(request.range) is Suffix
+        """Fetch the index from a store that refuses suffix ranges, by the size of the shard, which may be known."""
+        store, key, suffix, sizes = request.store, request.key, request.range, self._indexes.sizes
+        assert type(suffix) is Suffix
 
-        def count_lookup() -> None:
+        async def stat() -> Entry | None:
             request.lookups += 1
+            entry = await store.stat(key)
+            sizes.record(store, key, None if entry is None else entry.size, None if entry is None else entry.version)
+            return entry
 
-        return await fetch_tail(
-            request.store,
-            request.key,
-            request.range,
-            self._indexes.sizes,
-            if_match=None,
-            max_bytes=request.max_bytes,
-            on_lookup=count_lookup,
-        )
+        async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
+            condition = version if can_condition(store, version) else None
+            value = await store.fetch(key, tail, if_match=condition, **request.bound)
+            if value is None:
+                sizes.drop(store, key)
+            return value
+
+        def forget() -> None:
+            request.lookups += 1
+            sizes.drop(store, key)
+
+        with located(store=store.url, key=key):
+            return await fetch_tail(suffix, stat, fetch, if_match=None, known=sizes.get(store, key), on_changed=forget)
 
     def next_owner(self) -> Operation | None:
         return next((operation for operation in self.readers.values() if not operation.stopped), None)
@@ -228,18 +210,22 @@ class IndexFetch(ResponseHandler):
     # --- the response -----------------------------------------------------------------------------------------------
 
     def works(self, request: FetchRequest) -> Sequence[WorkItem]:
-        return (FunctionCall(self._decode, self._decoded, request.held),)
+        return (FunctionCall(self._decode, lambda work: self._end(work.error), request.held),)
 
     def completed(self, request: FetchRequest, error: BaseException | None) -> None:
-        if error is not None:
-            self._end(error)
+        if error is None and self._layout.index_nbytes >= MIN_INDEX_BYTES:
+            for work in self.works(request):
+                request.pool.submit(work, request.fairness_key)
             return
-        work = FunctionCall(self._decode, self._decoded, request.held)
-        if self._layout.index_nbytes >= MIN_INDEX_BYTES:
-            request.pool.submit(work, request.fairness_key)
-        else:
-            run_captured(work)
-            complete_all((work,))
+        if error is None:
+            try:
+                self._decode()
+            except Exception as damage:
+                error = damage
+        try:
+            self._end(error)
+        finally:
+            error = None  # its traceback may hold this frame
 
     def _decode(self) -> None:
         """Decode the index. Any thread."""
@@ -261,15 +247,12 @@ class IndexFetch(ResponseHandler):
         index = parse_index(layout, data, size, request.store, request.key, strict=request.settings.strict)
         self.entry = IndexEntry(index, value.version)
 
-    def _decoded(self, work: FunctionCall[None]) -> None:
-        self._end(work.error)
-
     def _end(self, error: BaseException | None) -> None:
         """Pass the index, or the error, to all readers."""
         request = self.request
         is_current = self._leave_table()
         if error is None and is_current and can_condition(request.store, self.entry.version):
-            self._indexes.cache.put(self._shard_id, self.entry, request.settings.index_cache_bytes)
+            self._indexes.cache.add(self._shard_id, self.entry, request.settings.index_cache_bytes)
         readers, self.readers = self.readers, {}
         if not self.is_whole or error is not None:
             request.release()

@@ -16,7 +16,7 @@ from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.shard_index import IndexEntry, IndexFetch
 from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Version
 from aiozarr.stores.capabilities import Location
@@ -130,11 +130,11 @@ class ShardRead(Subscriber[ReadOperation]):
             whole_bytes=whole_bytes,
             ready_since=None if is_first else operation.now(),
         )
-        operation.await_index(self._index_completed, fetch)
+        operation.indexes[self._index_completed] = fetch
 
     def _index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
         operation = self.operation
-        operation.index_received(self._index_completed)
+        operation.indexes.pop(self._index_completed, None)
         if operation.stopped:
             return
         if isinstance(error, ChecksumError) and self._attempt == 1:
@@ -314,7 +314,7 @@ class ShardRead(Subscriber[ReadOperation]):
             return
         self._attempt += 1
         operation.state.indexes.cache.drop(self._shard_id)
-        operation.state.chunk_caches.drop(self._store.object_identity(self._key))
+        operation.state.chunk_caches.drop_object(self._store.object_identity(self._key))
         self._find_index()
 
     def missing_error(self, key: str) -> BaseException | None:

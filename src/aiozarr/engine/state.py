@@ -92,7 +92,7 @@ class EngineState:
         """Ranges that wait for the end of this turn of the loop, to be merged into requests."""
         from aiozarr.engine.chunk_request import RangeCoalescer
 
-        return RangeCoalescer(self.stores_without_versions)
+        return RangeCoalescer()
 
     def _after_responses(self) -> None:
         """Request the ranges that responses have located, and give the workers what has come."""
@@ -137,7 +137,7 @@ class EngineState:
         if key is None:
             self.chunk_caches.clear()
         else:
-            self.chunk_caches.drop(identity)
+            self.chunk_caches.drop_object(identity)
 
     def warn_unsafe(self, store: Store) -> None:
         """Warn, once per store, that partial writes to it are safe in this process only."""

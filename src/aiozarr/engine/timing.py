@@ -115,6 +115,7 @@ class RequestTiming:
         key: str,
         range: ByteRange | None = None,
         bytes_fetched: int = 0,
+        bytes_wanted: int | None = None,
         bytes_written: int = 0,
         now: float,
         attempts: int | None = None,
@@ -131,7 +132,8 @@ class RequestTiming:
             store: the store.
             key: the key.
             range: the byte range.
-            bytes_fetched: bytes received, all of which are wanted.
+            bytes_fetched: bytes received.
+            bytes_wanted: how many of them are wanted; None for all.
             bytes_written: bytes sent.
             attempts: number of attempts.
             error: the error of the request.
@@ -143,7 +145,7 @@ class RequestTiming:
             store=store.url,
             key=key,
             range=range,
-            bytes_wanted=bytes_fetched,
+            bytes_wanted=bytes_fetched if bytes_wanted is None else bytes_wanted,
             bytes_fetched=bytes_fetched,
             bytes_written=bytes_written,
             seconds=request.seconds or now - request.started,

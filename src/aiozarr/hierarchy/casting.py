@@ -22,7 +22,7 @@ from aiozarr.hierarchy.number_casts import (
     limits,
     number_kind,
 )
-from aiozarr.metadata.data_types.times import parse_times
+from aiozarr.metadata.times import parse_times
 
 LARGE_CAST_BYTES = 1 << 19
 """A smaller cast takes less time than the way to a worker and back: about 0.1 ms."""

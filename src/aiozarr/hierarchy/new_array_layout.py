@@ -14,7 +14,7 @@ from operator import index as as_index
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from aiozarr.codecs import ArrayArrayCodec, ArrayBytesCodec, Codec, get_codec
-from aiozarr.codecs.serializers.bytes import has_byte_order
+from aiozarr.codecs.bytes import has_byte_order
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.records import NamedConfig
 

@@ -41,7 +41,7 @@ from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, par
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
-from aiozarr.schedule.retry import retry_delay
+from aiozarr.schedule.requests import retry_delay
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
 

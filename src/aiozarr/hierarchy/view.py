@@ -27,7 +27,7 @@ from aiozarr.engine import (
 from aiozarr.engine.read import MAX_OUT_BYTES
 from aiozarr.errors import SelectionError
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT, is_expensive
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
 from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
 from aiozarr.hierarchy.changes import erasures
@@ -457,7 +457,7 @@ class View(UnreadValues):
 
     def _bounds(self) -> Plan:
         from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
-        from aiozarr.engine.multipart_plan import split_limit
+        from aiozarr.engine.object_read import split_limit
 
         plan, store = NO_READ, self._array._chunk_store
         if self.size:

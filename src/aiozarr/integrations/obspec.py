@@ -20,7 +20,7 @@ from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Precondition, Range, Suffix, Value, Version
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.obspec.recognise import from_obspec
+from aiozarr.stores.obspec_store import from_obspec
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -194,9 +194,7 @@ class UnconfiguredType(DataType):
         return cls(name)
 
 
-_registry: ClassRegistry[DataType] = ClassRegistry(
-    "data_type", DataType, package="aiozarr.metadata.data_types", modules=_MODULES
-)
+_registry: ClassRegistry[DataType] = ClassRegistry("data_type", DataType, package="aiozarr.metadata", modules=_MODULES)
 
 
 def register_data_type(data_type_class: DataTypeClass) -> DataTypeClass:

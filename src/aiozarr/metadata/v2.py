@@ -15,7 +15,6 @@ import numpy as np
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import DataType
-from aiozarr.metadata.data_types.text import ObjectType
 from aiozarr.metadata.document import CHECKS, Document, check_version, parse_lengths, required
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, ATTRS_KEY, CONSOLIDATED_MEMBER, GROUP_KEY, META_KEY
@@ -27,6 +26,7 @@ from aiozarr.metadata.records import (
     dimension_names_of,
     with_dimension_names,
 )
+from aiozarr.metadata.text import ObjectType
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, parse_numcodec, read_encoding
 from aiozarr.metadata.v2_fill_value import parse_v2_fill, render_v2_fill

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.data_types.byte_strings import parse_base64
+from aiozarr.metadata.byte_strings import parse_base64
 from aiozarr.metadata.v2_dtype import NAMED
 
 MEMBER = "fill_value"

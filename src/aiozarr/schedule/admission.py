@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 
 from aiozarr.common.concurrency import open_file_limit
 from aiozarr.errors import StoreError
-from aiozarr.schedule.requests import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import is_overload
+from aiozarr.schedule.requests import RequestSource, ScheduledRequest, is_overload
 
 START = 64
 CEILING = 512

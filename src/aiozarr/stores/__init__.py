@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_references, from_url, register_store
     from aiozarr.stores.wrappers.cache_store import CacheStore
-    from aiozarr.stores.wrappers.latency_store import LatencyStore
     from aiozarr.stores.wrappers.prefix_store import PrefixStore
-    from aiozarr.stores.wrappers.trace_store import StoreEvent, TraceStore
+    from aiozarr.stores.wrappers.trace_store import LatencyStore, StoreEvent, TraceStore
     from aiozarr.stores.wrappers.wrapper_store import ReadOnlyStore, WrapperStore
     from aiozarr.stores.zip import ZipStore
 
@@ -46,18 +45,17 @@ else:
                 "check_prefix"
             ),
             ".blocking": "BlockingStore",
+            ".bucket.store": "ObjectStore",
             ".contract": "Store byte_view",
             ".fsspec.store": "FsspecStore",
             ".http.store": "HTTPStore",
             ".local.store": "LocalStore",
             ".memory_store": "MemoryStore",
-            ".bucket.store": "ObjectStore",
             ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
             ".urls": "from_references from_url register_store",
             ".wrappers.cache_store": "CacheStore",
-            ".wrappers.latency_store": "LatencyStore",
+            ".wrappers.trace_store": "LatencyStore StoreEvent TraceStore",
             ".wrappers.prefix_store": "PrefixStore",
-            ".wrappers.trace_store": "StoreEvent TraceStore",
             ".wrappers.wrapper_store": "ReadOnlyStore WrapperStore",
             ".zip": "ZipStore",
         },

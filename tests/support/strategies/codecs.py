@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from aiozarr.codecs.serializers.bytes import has_byte_order
+from aiozarr.codecs.bytes import has_byte_order
 
 Codec: TypeAlias = dict[str, Any]
 Draw: TypeAlias = Callable[..., Any]

@@ -12,7 +12,7 @@ from aiozarr.engine.call_requests import PageRequests, StartedListing, list_obje
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Supports, Value
 from aiozarr.schedule.executor import RequestExecutor
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RetryPolicy
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 from aiozarr.stores.bucket.listing import MAX_EMPTY_PAGES, ListingPage, iterate_pages

@@ -7,7 +7,7 @@ import pytest
 
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS, adjacent_window
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import IndexTransform
 
 SHAPE, CHUNKS = (6, 40), (3, 5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import RegularAxis, regular_axes
 from aiozarr.grid.byte_runs import ByteRuns, ElementLayout, bounding_box, byte_runs, byte_runs_key, joint_bounding_box
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.fields import FieldProjection, Fields
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Constant, IndexTransform, Strided

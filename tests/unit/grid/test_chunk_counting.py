@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.chunk_counting import (
+from aiozarr.grid.chunk_grid import (
     LARGE_POINT_COUNT,
     chunk_count_bound,
     count_chunks,

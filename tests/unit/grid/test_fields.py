@@ -10,7 +10,7 @@ import pytest
 from aiozarr.errors import SelectionError
 from aiozarr.grid.advanced import select_pointwise
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.chunk_counting import count_chunks, project
+from aiozarr.grid.chunk_grid import count_chunks, project
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.transform import IndexTransform
 

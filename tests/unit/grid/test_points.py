@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
-from aiozarr.grid.chunk_counting import count_chunks, project
+from aiozarr.grid.chunk_grid import count_chunks, project
 from aiozarr.grid.points import MixedIndex, PointProjection
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.grid.transform import Constant, Indexed, IndexTransform, Strided

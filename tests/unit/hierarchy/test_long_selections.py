@@ -12,7 +12,7 @@ import pytest
 import aiozarr
 from aiozarr.engine.shard_read import ShardRead
 from aiozarr.grid import index_groups
-from aiozarr.grid.chunk_counting import LARGE_POINT_COUNT
+from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.stores import MemoryStore, Store
 from aiozarr.testing.fakes import FakeStore
 

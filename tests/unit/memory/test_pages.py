@@ -20,8 +20,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.memory import HUGE_PAGE, LARGE, PIECE_BYTES, PagePrefaulter, empty, empty_bytes, owner_of, pages
-from aiozarr.memory.pages import MAX_PENDING_UNMAP_BYTES, VERY_LARGE, releaser
+from aiozarr import memory
+from aiozarr.memory import (
+    HUGE_PAGE,
+    LARGE,
+    MAX_PENDING_UNMAP_BYTES,
+    PIECE_BYTES,
+    VERY_LARGE,
+    PagePrefaulter,
+    empty,
+    empty_bytes,
+    owner_of,
+    releaser,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is made present by a call of Linux")
 
@@ -79,8 +90,8 @@ def test_prefaulted_memory_is_filled_without_page_faults() -> None:
 def test_small_pages_follow_a_slow_huge_page(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     clock = iter(range(100))
-    monkeypatch.setattr(pages, "thread_time", lambda: next(clock))
-    monkeypatch.setattr(pages, "_advise", lambda _, length, advice: asked.append((length, advice)) or 0)
+    monkeypatch.setattr(memory, "thread_time", lambda: next(clock))
+    monkeypatch.setattr(memory, "_advise", lambda _, length, advice: asked.append((length, advice)) or 0)
     populate = PagePrefaulter(np.empty(PIECE_BYTES + HUGE_PAGE, np.uint8)).next()
     assert populate is not None
     populate()
@@ -89,7 +100,7 @@ def test_small_pages_follow_a_slow_huge_page(monkeypatch: pytest.MonkeyPatch) ->
 
 @linux
 def test_a_kernel_without_populate_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_advise", lambda _, __, advice: -1 if advice == 23 else 0)
+    monkeypatch.setattr(memory, "_advise", lambda _, __, advice: -1 if advice == 23 else 0)
     presence = PagePrefaulter(np.empty(3 * PIECE_BYTES, np.uint8))
     populate = presence.next()
     assert populate is not None
@@ -97,7 +108,7 @@ def test_a_kernel_without_populate_is_called_once(monkeypatch: pytest.MonkeyPatc
     assert presence.next() is None
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 1000, LARGE + 5, pages.VERY_LARGE + 7])
+@pytest.mark.parametrize("nbytes", [0, 1, 1000, LARGE + 5, VERY_LARGE + 7])
 def test_bytes_without_numpy_are_writable_and_as_many_as_asked_for(nbytes: int) -> None:
     view = empty_bytes(nbytes)
     assert (view.nbytes, view.format, view.ndim, view.readonly) == (nbytes, "B", 1, False)
@@ -192,7 +203,7 @@ def test_the_memory_that_waits_for_the_thread_is_bounded(released: list[int], mo
 
 
 def test_the_pages_of_blocks_of_any_size_are_returned(released: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    advise, returned = pages._advise, list[int]()
+    advise, returned = memory._advise, list[int]()
     assert advise is not None
 
     def counted(address: int, nbytes: int, advice: int) -> int:
@@ -201,8 +212,8 @@ def test_the_pages_of_blocks_of_any_size_are_returned(released: list[int], monke
             returned.append(nbytes)
         return failed
 
-    monkeypatch.setattr(pages, "_advise", counted)
-    monkeypatch.setattr(pages, "MAX_PENDING_UNMAP_BYTES", VERY_LARGE + 1000)
+    monkeypatch.setattr(memory, "_advise", counted)
+    monkeypatch.setattr(memory, "MAX_PENDING_UNMAP_BYTES", VERY_LARGE + 1000)
     array = empty(2 * VERY_LARGE + 5, "u1")
     del array  # this thread returns what is above the limit
     assert returned[0] == VERY_LARGE + 5
@@ -222,7 +233,7 @@ def test_a_waiting_block_is_reused_for_the_next_array_of_its_size(
 
     queue, held = releaser._queue, HeldQueue()
     monkeypatch.setattr(releaser, "_queue", held)
-    monkeypatch.setattr("aiozarr.memory.pages.mmap.mmap", counted)
+    monkeypatch.setattr("aiozarr.memory.mmap.mmap", counted)
     result = None
     for value in range(5):
         array = empty(VERY_LARGE, "u1")
@@ -248,7 +259,7 @@ def test_a_waiting_block_is_reused_for_the_next_array_of_its_size(
 def test_a_block_that_is_being_returned_is_reused_without_losing_what_is_written_then(
     released: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    advise, begun = pages._advise, threading.Event()
+    advise, begun = memory._advise, threading.Event()
     assert advise is not None
 
     def slowly(address: int, nbytes: int, advice: int) -> int:
@@ -257,7 +268,7 @@ def test_a_block_that_is_being_returned_is_reused_without_losing_what_is_written
             time.sleep(0.05)
         return advise(address, nbytes, advice)
 
-    monkeypatch.setattr(pages, "_advise", slowly)
+    monkeypatch.setattr(memory, "_advise", slowly)
     array = empty(VERY_LARGE, "u1")
     address = array.ctypes.data
     del array
@@ -418,7 +429,7 @@ def test_without_mapped_memory_numpy_allocates(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError("cannot allocate memory")
 
-    monkeypatch.setattr("aiozarr.memory.pages.mmap.mmap", refuse)
+    monkeypatch.setattr("aiozarr.memory.mmap.mmap", refuse)
     assert empty(VERY_LARGE, "u1").flags.owndata
 
 

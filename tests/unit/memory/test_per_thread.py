@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from aiozarr.memory.pages import SPARE_BYTES, ThreadMemory
+from aiozarr.memory import SPARE_BYTES, ThreadMemory
 
 
 def test_the_latest_value_of_a_kind_is_reused_until_its_key_changes() -> None:

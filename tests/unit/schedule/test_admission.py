@@ -6,8 +6,7 @@ import pytest
 
 from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import CEILING, START, AdmissionQueue, Budget, PreconnectPolicy
-from aiozarr.schedule.requests import RequestSource, ScheduledRequest
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RequestSource, RetryPolicy, ScheduledRequest
 
 
 def used(budget: Budget) -> Budget:

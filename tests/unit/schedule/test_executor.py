@@ -12,8 +12,7 @@ import pytest
 from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import START, Budget
 from aiozarr.schedule.executor import MAX_UNUSED_QUEUES, RequestExecutor, RequestQueues
-from aiozarr.schedule.requests import RequestSource, Respond, ScheduledRequest
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RequestSource, Respond, RetryPolicy, ScheduledRequest
 from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 

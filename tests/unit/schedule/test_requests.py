@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from aiozarr.errors import StoreError, ThrottledError
-from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry
-from aiozarr.schedule.retry import BASE_DELAY, RetryPolicy
+from aiozarr.schedule.requests import BASE_DELAY, RequestSource, RetryPolicy, ScheduledRequest, retry
 from aiozarr.settings import Settings
 from aiozarr.testing.virtual_time import in_virtual_time
 

@@ -1,7 +1,7 @@
 """Retries: the decision whether a request is sent again."""
 
 from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, ThrottledError
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RetryPolicy
 
 POLICY = RetryPolicy(retries=5, seconds=20.0)
 

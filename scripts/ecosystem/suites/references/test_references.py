@@ -365,7 +365,7 @@ def test_enabled_zarr_python_reads_sessions_and_manifests_by_locations(repositor
             for name in ("packed", "plain", "contiguous", "filled", "scalar"):
                 found = zarr.open_array(store, path=name, mode="r", zarr_format=3)[...]
                 np.testing.assert_array_equal(found, file[name][()])
-    from aiozarr.stores.zarr_python.store_mapping import native_store
+    from aiozarr.stores.zarr_python_mapping import native_store
 
     assert isinstance(native_store(session.store), Store)
     assert isinstance(native_store(manifests(tmp_path / "a.h5")), Store)

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.engine.copy.comparison import Verify, content_tag, equal_bytes, has_content_tag, have_equal_bytes
-    from aiozarr.engine.copy.copy_route import CopyPolicy, CopyRoute
+    from aiozarr.engine.copy.copy_route import (
+        CopyPolicy,
+        CopyRoute,
+        Verify,
+        content_tag,
+        equal_bytes,
+        has_content_tag,
+        have_equal_bytes,
+    )
     from aiozarr.engine.copy.download import Download
     from aiozarr.engine.copy.object_copier import CopiedObject, ObjectCopier
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".comparison": "Verify content_tag equal_bytes has_content_tag have_equal_bytes",
-            ".copy_route": "CopyPolicy CopyRoute",
+            ".copy_route": "CopyPolicy CopyRoute Verify content_tag equal_bytes has_content_tag have_equal_bytes",
             ".download": "Download",
             ".object_copier": "CopiedObject ObjectCopier",
         },

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.copy.comparison import Verify, is_replaced
+from aiozarr.engine.copy.copy_route import Verify, is_replaced
 from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, store_now
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler
@@ -65,10 +65,9 @@ class Download(Operation):
         on_failed: Callable[[Entry, Exception], None],
         on_missing: Callable[[Entry], None] | None = None,
     ) -> None:
-        state = engine.state
         super().__init__(
-            state.pool,
-            state.queue_for(source),
+            engine.state.pool,
+            engine.state.queue_for(source),
             settings=settings,
             # A listener is told of each request, and the sums are then those of the events.
             report=report if report.has_listener else None,
@@ -76,11 +75,11 @@ class Download(Operation):
             total=1,  # not known while the listing streams
             bytes_total=settings.max_bytes_in_flight,
         )
+        self._engine = engine
         self.source = source
         self.destination = destination
         self.verify: Verify = verify
         self.deferred: list[Entry] = []
-        self._engine = engine
         self._copy_report = report
         self._on_copied = on_copied
         self._on_failed = on_failed

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aiozarr.common.concurrency import wait_uncancelled
-from aiozarr.engine.copy.comparison import Verify, equal_bytes
+from aiozarr.engine.copy.copy_route import Verify, equal_bytes
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import ChecksumError, StoreError
 from aiozarr.memory import empty_bytes

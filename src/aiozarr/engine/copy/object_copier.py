@@ -10,15 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
-from aiozarr.engine.copy.comparison import (
+from aiozarr.engine.copy.copy_route import (
+    CopyFacts,
+    CopyPolicy,
+    CopyRoute,
     content_tag,
+    copy_route,
     equal_bytes,
     has_content_tag,
     is_replaced,
     same_version,
     size_of,
 )
-from aiozarr.engine.copy.copy_route import CopyFacts, CopyPolicy, CopyRoute, copy_route
 from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, FileBody, new_file, open_body, store_now
 from aiozarr.engine.engine import Engine
 from aiozarr.errors import (

@@ -7,9 +7,8 @@ await ds.aiozarr.aload()
 ```
 """
 
-from aiozarr.integrations.xarray.accessor import DatasetAccessor, LoadPlan
 from aiozarr.integrations.xarray.backend import AiozarrBackendEntrypoint
-from aiozarr.integrations.xarray.functions import open_dataset, open_datatree, open_many
+from aiozarr.integrations.xarray.functions import DatasetAccessor, LoadPlan, open_dataset, open_datatree, open_many
 
 __all__ = ["AiozarrBackendEntrypoint", "DatasetAccessor", "LoadPlan", "open_dataset", "open_datatree", "open_many"]
 

@@ -185,7 +185,7 @@ def _zarr_store(target: Any) -> Store | None:
         target = zarr.storage.MemoryStore(target)
     if not isinstance(target, zarr.abc.store.Store):
         return None
-    from aiozarr.stores.zarr_python.store_mapping import native_store
+    from aiozarr.stores.zarr_python_mapping import native_store
 
     return native_store(target)
 

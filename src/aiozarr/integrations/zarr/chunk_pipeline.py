@@ -263,7 +263,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
 
         from aiozarr.engine import ListedChunk, ListedChunks
         from aiozarr.errors import AiozarrError
-        from aiozarr.stores.zarr_python.store_mapping import engine_store
+        from aiozarr.stores.zarr_python_mapping import engine_store
 
         first = batch[0]
         prototype = first[1].prototype
@@ -332,7 +332,7 @@ def _note_fallback(reason: str, error: Exception | None = None) -> None:
 async def _invalidate(batch: Sequence[Any]) -> None:
     """Tell the engine that zarr-python's own pipeline has written chunks, which it may have cached."""
     from aiozarr.engine import run
-    from aiozarr.stores.zarr_python.store_mapping import engine_store
+    from aiozarr.stores.zarr_python_mapping import engine_store
 
     paths = [item[0] for item in batch if hasattr(item[0], "path")]
     if not paths:

@@ -33,7 +33,7 @@ from aiozarr.stores.bucket.listing import (
 )
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import HTML_PAGE, error_code, http_date, is_html_page
+from aiozarr.stores.http.object_client import HTML_PAGE, error_code, http_date, is_html_page
 
 VERSION = "2023-11-03"
 """The protocol's version. Anonymous requests without it get that of 2009, signed ones that of their signature."""

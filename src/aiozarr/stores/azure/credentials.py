@@ -30,7 +30,7 @@ from aiozarr.stores.azure.address import (
     parse_connection_string,
 )
 from aiozarr.stores.bucket.token_source import TokenSource
-from aiozarr.stores.http.errors import ServerClock
+from aiozarr.stores.http.object_client import ServerClock
 from aiozarr.stores.option_table import is_set
 
 Kind = Literal["anonymous", "key", "sas", "token", "credential", "identity"]

@@ -28,8 +28,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.bucket.listing import ListingPage, collect_names, entries_of_pages, iterate_pages
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
-from aiozarr.stores.http.object_client import ObjectClient
+from aiozarr.stores.http.object_client import HTML_PAGE, ObjectClient, is_html_page
 from aiozarr.stores.schemes import BUCKET_CLIENTS
 
 HASHED_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from aiozarr.errors import InvalidKeyError, StoreError
 from aiozarr.model import Entry, check_key
-from aiozarr.stores.http.errors import HTML_PAGE, error_for, is_html_page
+from aiozarr.stores.http.object_client import HTML_PAGE, error_for, is_html_page
 
 MAX_PAGE_BYTES = 32 << 20
 """More than the longest names of a page take, each byte escaped."""

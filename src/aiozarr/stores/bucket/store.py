@@ -15,7 +15,7 @@ from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_
 from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bucket
 from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
-from aiozarr.stores.http.errors import HTML_PAGE, is_html_page
+from aiozarr.stores.http.object_client import HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
 
 if TYPE_CHECKING:

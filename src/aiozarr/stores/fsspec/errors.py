@@ -19,7 +19,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.http.object_client import error_for
 from aiozarr.stores.reference.guard import shown_location
 
 MAX_CAUSES = 8

@@ -28,7 +28,7 @@ from aiozarr.stores.gcs.address import (
 )
 from aiozarr.stores.gcs.credentials import account_name, make_source
 from aiozarr.stores.gcs.upload import gcs_error, parse_page, stored_checksum, upload
-from aiozarr.stores.http.errors import is_missing_key
+from aiozarr.stores.http.object_client import is_missing_key
 
 MAX_REWRITES = 10_000
 """Calls that copy one object; each copies a MiB at least."""

@@ -24,7 +24,7 @@ from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, Bu
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.credentials import HINT
-from aiozarr.stores.http.errors import HTML_PAGE, error_code, error_for, is_html_page, showable
+from aiozarr.stores.http.object_client import HTML_PAGE, error_code, error_for, is_html_page, showable
 
 
 def parse_page(body: bytes, prefix: str) -> ListingPage:

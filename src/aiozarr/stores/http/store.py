@@ -128,6 +128,7 @@ class HTTPStore(WebStore[HTTPClient]):
         if options.allow_http is False and not address.secure:
             raise ValueError("the storage option 'allow_http' is False, and the URL is without TLS")
         self._address = address
+        self._url = directory_url(address.shown)
         self._given = options
         azure = address.host.endswith(_AZURE)
         secret = headers_of(address, options)
@@ -140,11 +141,11 @@ class HTTPStore(WebStore[HTTPClient]):
     @property
     def url(self) -> str:
         """The base URL, without credentials and query."""
-        return self.url_of("")
+        return self._url
 
     def url_of(self, path: str) -> str:
         """Return the URL of `path`, percent-encoded as in requests; one in `.zip` gets a slash and is no archive."""
-        return directory_url(f"{self._address.shown}/{quote_key(path)}" if path else self._address.shown)
+        return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
 
     @property
     def server(self) -> str:
@@ -172,7 +173,8 @@ class HTTPStore(WebStore[HTTPClient]):
         return (self._at(above), unquote(name)) if name else None
 
     def _at(self, path: str) -> HTTPStore:
-        return with_root(self, _address=replace(self._address, path=path), _client=self._client.at(path))
+        address = replace(self._address, path=path)
+        return with_root(self, _address=address, _url=directory_url(address.shown), _client=self._client.at(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Given secrets are pickled: the other process could not find them again.

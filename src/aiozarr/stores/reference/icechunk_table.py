@@ -224,7 +224,7 @@ class SessionStore(Store):
     ) -> Value | None:
         from zarr.core.buffer import default_buffer_prototype
 
-        from aiozarr.stores.zarr_python.adapted_stores import byte_request
+        from aiozarr.stores.zarr_python_store import byte_request
 
         try:
             found = await self._store.get(key, default_buffer_prototype(), byte_request(range))

@@ -12,7 +12,7 @@ from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.model import Entry
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
-from aiozarr.stores.obspec.recognise import from_obspec
+from aiozarr.stores.obspec_store import from_obspec
 from aiozarr.stores.reference.columns import MISSING, KeyFamily, Reference, ReferenceColumns, Target, split_chunk_key
 from aiozarr.stores.reference.guard import longest_prefix
 from aiozarr.stores.reference.reference_opening import check_resolve, store_of_table

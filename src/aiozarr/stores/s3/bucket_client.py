@@ -23,7 +23,7 @@ from aiozarr.model import Precondition, Supports, Version
 from aiozarr.stores.bucket.bucket_client import ALGORITHMS, BodyChecksum, BucketClient, checksum_of, condition_headers
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import (
+from aiozarr.stores.http.object_client import (
     EXPIRED_CODES,
     HTML_PAGE,
     error_code,

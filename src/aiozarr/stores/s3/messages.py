@@ -27,7 +27,7 @@ from aiozarr.stores.bucket.listing import (
     parse_xml_listing,
 )
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.http.object_client import error_for
 
 Decode = Callable[[str], str | None]
 

@@ -17,6 +17,6 @@ except ImportError as error:
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("reading", "writing", "lifecycle")))
 
 # pytest rewrites the asserts of a module before its first import.
-from aiozarr.testing.conformance.store_conformance import StoreConformance  # noqa: E402  # see above
+from aiozarr.testing.conformance.lifecycle import StoreConformance  # noqa: E402  # see above
 
 __all__ = ["StoreConformance"]

@@ -1,4 +1,4 @@
-"""The lifecycle of a store: identity, loops, threads, pickles, cancellation and closing."""
+"""The lifecycle of a store: identity, loops, threads, pickles, cancellation, closing; and the whole suite."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from aiozarr.model import Range
 from aiozarr.stores.contract import Store
 from aiozarr.testing.conformance.base import Base, conforms, needs, read
+from aiozarr.testing.conformance.reading import Listing, Reading
+from aiozarr.testing.conformance.writing import Conditions, Writing
 
 
 class Lifecycle(Base):
@@ -137,3 +139,7 @@ class Lifecycle(Base):
             assert value is not None
             assert memoryview(value.data).nbytes == 100_000
         assert await read(store, "a/b") == b"x" * 100_000
+
+
+class StoreConformance(Reading, Writing, Conditions, Listing, Lifecycle):
+    """Every statement of the store contract as a test; a subclass overrides attributes of `conformance.base.Base`."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numcodecs import blosc as native
 
 from aiozarr.codecs import BloscCodec
-from aiozarr.codecs.compressors.blosc import FORMAT
+from aiozarr.codecs.blosc import FORMAT
 from aiozarr.errors import CodecError
 
 CONTENT = b"".join(struct.pack("<i", i) for i in range(5000))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import BloscCodec
-from aiozarr.codecs.compressors.blosc_snappy import decompress, snappy_decompress
+from aiozarr.codecs.blosc_snappy import decompress, snappy_decompress
 
 
 def literal(data: bytes) -> bytes:

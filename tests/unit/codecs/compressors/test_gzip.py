@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiozarr.codecs import GzipCodec
-from aiozarr.codecs.compressors import gzip as inflate
+from aiozarr.codecs import gzip as inflate
 from aiozarr.errors import CodecError
 from tests.support.inflate_libraries import inflating
 

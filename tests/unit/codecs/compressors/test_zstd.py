@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import zstd as native
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ZstdCodec
-from aiozarr.codecs.compressors import zstd
-from aiozarr.codecs.compressors.zstd import FrameError, scan, standard_headers
+from aiozarr.codecs import ArraySpec, CodecPipeline, ZstdCodec, zstd
+from aiozarr.codecs.zstd import FrameError, scan, standard_headers
 from aiozarr.errors import CodecError
 
 MAGIC = b"\x28\xb5\x2f\xfd"

@@ -89,8 +89,8 @@ async def test_the_limit_holds_at_every_moment_and_the_least_recently_used_chunk
     cache = kept(reader, settings)
     for row in (0, 1, 2, 3, 0, 4):
         await values_of(reader, array, row, settings=settings)
-        assert cache.nbytes <= 4 * chunk
-        assert cache.nbytes == len(cache) * chunk
+        assert cache.size <= 4 * chunk
+        assert cache.size == len(cache) * chunk
     store.reset()
     for row in (0, 2, 3, 4):
         await values_of(reader, array, row, settings=settings)
@@ -98,7 +98,7 @@ async def test_the_limit_holds_at_every_moment_and_the_least_recently_used_chunk
     await values_of(reader, array, 1, settings=settings)
     assert [key for key, _ in store.log()] == ["a/c/1/0"]
     await values_of(reader, array, settings=settings)
-    assert cache.nbytes <= 4 * chunk
+    assert cache.size <= 4 * chunk
 
 
 @in_virtual_time
@@ -130,11 +130,11 @@ def test_the_least_recently_used_of_many_limits_frees_its_memory() -> None:
     store = MemoryStore()
     first = caches.of(10_000)
     assert first is not None
-    first.put("a", store, "a", np.zeros(4), 0.0)
+    first.add("a", store, "a", np.zeros(4), 0.0)
     for size in range(MAX_CACHES):
         caches.of(20_000 + size)
-    assert (len(first), first.nbytes) == (0, 0)
-    first.put("a", store, "a", np.zeros(4), 0.0)
+    assert (len(first), first.size) == (0, 0)
+    first.add("a", store, "a", np.zeros(4), 0.0)
     assert len(first) == 0
     assert caches.of(0) is None
 
@@ -283,16 +283,16 @@ async def test_damaged_chunks_are_not_cached() -> None:
 def test_a_store_identified_by_its_address_lives_as_long_as_its_cached_chunks() -> None:
     store = FakeStore()
     cache = ChunkCache(2 * (ENTRY_BYTES + 32))
-    cache.put("a", store, "a", np.zeros(4), 0.0)
-    cache.put("b", store, "b", np.zeros(4), 0.0)
+    cache.add("a", store, "a", np.zeros(4), 0.0)
+    cache.add("b", store, "b", np.zeros(4), 0.0)
     assert [held for held, _ in cache._stores.values()] == [store]
     other = FakeStore()
-    cache.put("c", other, "c", np.zeros(4), 0.0)
-    cache.put("d", other, "d", np.zeros(4), 0.0)
+    cache.add("c", other, "c", np.zeros(4), 0.0)
+    cache.add("d", other, "d", np.zeros(4), 0.0)
     assert [held for held, _ in cache._stores.values()] == [other]
-    cache.drop(other.object_identity("c"))
-    cache.drop(other.object_identity("d"))
-    assert (cache.nbytes, len(cache), cache._stores, cache._by_object) == (0, 0, {}, {})
+    cache.drop_object(other.object_identity("c"))
+    cache.drop_object(other.object_identity("d"))
+    assert (cache.size, len(cache), cache._stores, cache._by_object) == (0, 0, {}, {})
 
 
 @in_virtual_time

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.engine.copy.comparison import (
+from aiozarr.engine.copy.copy_route import (
     has_content_tag,
     is_replaced,
     same_version,

@@ -14,7 +14,7 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.partial_plan import PartialChunkPlanner
 from aiozarr.engine.plan import MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import IndexTransform
 from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP, MergeLimits
 from aiozarr.settings import Settings

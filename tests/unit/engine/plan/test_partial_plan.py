@@ -10,7 +10,7 @@ import pytest
 from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
 from aiozarr.engine.partial_plan import MIN_REQUEST_COST, PartialChunkPlanner, Ranges, whole_bound, whole_request
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import IndexTransform
 from aiozarr.schedule.coalesce import MergeLimits
 from tests.support.engine_samples import RAW as RAW_CODECS

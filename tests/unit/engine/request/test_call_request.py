@@ -11,7 +11,7 @@ import pytest
 from aiozarr.engine.call_requests import CallRequest, SingleRequestSource
 from aiozarr.errors import StoreError
 from aiozarr.schedule.executor import RequestExecutor
-from aiozarr.schedule.retry import RetryPolicy
+from aiozarr.schedule.requests import RetryPolicy
 from aiozarr.settings import Settings
 from aiozarr.testing.virtual_time import in_virtual_time
 

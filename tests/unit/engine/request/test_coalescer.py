@@ -14,7 +14,6 @@ from aiozarr.engine.chunk_request import RangeCoalescer
 from aiozarr.engine.fetch_request import FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, ChunksInFlight, Subscription
 from aiozarr.engine.operation import MAX_PENDING_RANGES, Operation
-from aiozarr.engine.state import NotedStores
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits
 from aiozarr.schedule.executor import RequestExecutor
@@ -40,6 +39,7 @@ class Caller(Operation):
             bytes_total=1,
         )
         self.resumed = 0
+        self.without_versions = set()
         self.store = FakeStore()
 
     def resume(self) -> None:
@@ -62,7 +62,7 @@ class Caller(Operation):
 
 
 def new_coalescer() -> RangeCoalescer:
-    return RangeCoalescer(NotedStores())
+    return RangeCoalescer()
 
 
 def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkBatch:

@@ -21,6 +21,7 @@ from aiozarr.errors import CodecError
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.projection import Projection
 from aiozarr.grid.transform import Strided
+from aiozarr.model import Value
 
 SPEC = ArraySpec((4,), np.dtype("<i4"), np.zeros((), "<i4"))
 PIPELINE = CodecPipeline.resolve([{"name": "bytes", "configuration": {"endian": "little"}}], SPEC)
@@ -54,6 +55,7 @@ class Fetched:
     """The request that has fetched the chunk."""
 
     key, store, store_url, start, timing, fairness_key = "c/0", None, "memory://", None, None, None
+    value: Value | None = None
 
     def __init__(self) -> None:
         self.later: list[DecodeChunks] = []
@@ -68,11 +70,11 @@ def work_of(subscription: Subscription, body: bytes | None, *others: Subscriptio
     batch = ChunkBatch(ChunksInFlight(), "key", PIPELINE, subscription, None)
     for other in others:
         batch.join(other, 0)
-    delivery = ChunkDelivery.of_whole(batch)
+    delivery = ChunkDelivery(((batch, (0,)),), None)
     request: Any = Fetched()
     delivery.request = request
     (work,) = delivery.works(request)
-    delivery.data = body
+    request.value = None if body is None else Value(body, None, None)
     return work, request
 
 
@@ -174,7 +176,7 @@ def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_no
 def test_chunks_for_a_cache_are_decoded_together_and_own_their_memory(together: list[int]) -> None:
     reader = Reader(chunks=6)
     works = works_of(reader, numbered(6))
-    cache: Any = SimpleNamespace(put=lambda *_: None)
+    cache: Any = SimpleNamespace(add=lambda *_: None)
     for work in works:
         work.batch.caches = [cache]
     run_all(works)
@@ -198,7 +200,7 @@ async def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
     monkeypatch.setattr(in_flight, "kept_copy", full)
     reader = Reader(chunks=3)
     works = works_of(reader, numbered(3))
-    cache: Any = SimpleNamespace(put=lambda *_: None)
+    cache: Any = SimpleNamespace(add=lambda *_: None)
     for work in works:
         work.batch.caches = [cache]
     run_all(works)

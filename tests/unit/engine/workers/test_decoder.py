@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aiozarr import memory
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine import decoder
 from aiozarr.engine.decoder import thread_decoder
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import IndexTransform
-from aiozarr.memory import pages
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BIG = {"name": "bytes", "configuration": {"endian": "big"}}
@@ -75,7 +75,7 @@ def test_every_selection_of_every_chain_is_what_numpy_selects(codecs: list[dict[
 
 def test_only_the_blocks_of_a_selected_plane_are_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    from aiozarr.codecs.compressors import blosc
+    from aiozarr.codecs import blosc
 
     native = blosc._native.decompress
     monkeypatch.setattr(blosc._native, "decompress", lambda data, out: (seen.append(len(out)), native(data, out)))
@@ -99,7 +99,7 @@ def test_only_the_blocks_of_a_selected_plane_are_decompressed(monkeypatch: pytes
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_thread_reuses_its_block_unless_chunks_are_large(keeps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "thread_memory", pages.ThreadMemory())
+    monkeypatch.setattr(decoder, "thread_memory", memory.ThreadMemory())
     monkeypatch.setattr(decoder, "MAX_BLOCK_BYTES", spec().nbytes - (not keeps))
     pipeline = CodecPipeline.resolve([LITTLE, ZSTD], spec())
     chunk = np.arange(np.prod(CHUNK), dtype="i4").reshape(CHUNK)

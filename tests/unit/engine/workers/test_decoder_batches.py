@@ -15,7 +15,7 @@ from aiozarr.engine.decoder import BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTE
 from aiozarr.grid.advanced import select_orthogonal
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS
-from aiozarr.grid.chunk_counting import project
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import IndexTransform
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from aiozarr.integrations.xarray import AiozarrBackendEntrypoint as Engine
-from aiozarr.integrations.xarray.accessor import load_all, pending_variables
+from aiozarr.integrations.xarray.functions import load_all, pending_variables
 from tests.unit.integrations.xarray.conftest import RoundTripStore, make_dataset, write
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types.byte_strings import bytes_of, parse_base64, parse_byte_list, render_base64
+from aiozarr.metadata.byte_strings import bytes_of, parse_base64, parse_byte_list, render_base64
 
 FIXED = {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}
 

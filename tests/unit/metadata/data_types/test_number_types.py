@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types.number_types import FloatType, IntegerType
+from aiozarr.metadata.number_types import FloatType, IntegerType
 
 LIMITS = {
     "int2": (-2, 1),

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.errors import UnsupportedMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types.text import ObjectType
+from aiozarr.metadata.text import ObjectType
 
 
 def test_objects_cannot_be_represented_in_v3() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types.struct import MAX_DEPTH, MAX_FIELDS
+from aiozarr.metadata.struct import MAX_DEPTH, MAX_FIELDS
 
 
 def struct(*fields: Any, name: str = "struct") -> dict[str, Any]:

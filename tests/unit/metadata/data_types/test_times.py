@@ -10,7 +10,7 @@ import pytest
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata import DataType
-from aiozarr.metadata.data_types.times import parse_times
+from aiozarr.metadata.times import parse_times
 
 SECONDS = {"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 10}}
 

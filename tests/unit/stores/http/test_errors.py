@@ -12,7 +12,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.stores.http.errors import RETRY_AFTER_CAP, error_code, error_for, retry_after
+from aiozarr.stores.http.object_client import RETRY_AFTER_CAP, error_code, error_for, retry_after
 
 
 def document(code: str, message: str = "Words.") -> bytes:

@@ -11,7 +11,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnauthenticatedError,
 )
-from aiozarr.stores.obspec.errors import translate_obstore
+from aiozarr.stores.obspec_errors import translate_obstore
 
 
 def told(status: int, code: str) -> str:

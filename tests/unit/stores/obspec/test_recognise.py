@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
-from aiozarr.stores.obspec.recognise import from_obspec
+from aiozarr.stores.obspec_store import from_obspec
 
 KEYS: dict[str, Any] = {"access_key_id": "id", "secret_access_key": "secret", "region": "us-east-1"}
 

@@ -9,8 +9,8 @@ from obstore.store import MemoryStore
 
 import aiozarr
 from aiozarr.model import Range, Suffix
-from aiozarr.stores.obspec.errors import is_missing, translate
-from aiozarr.stores.obspec.store import ObspecStore
+from aiozarr.stores.obspec_errors import is_missing, translate
+from aiozarr.stores.obspec_store import ObspecStore
 
 
 class Reader:

@@ -16,7 +16,7 @@ from zarr.storage import LoggingStore, MemoryStore, WrapperStore
 from aiozarr.errors import ChangedError, LimitError, PreconditionFailedError
 from aiozarr.model import IfAbsent, IfMatch, Range, Suffix
 from aiozarr.stores.contract import Store
-from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore, byte_request
+from aiozarr.stores.zarr_python_store import AdaptedStore, BufferStore, byte_request
 
 
 def stores() -> list[Store]:

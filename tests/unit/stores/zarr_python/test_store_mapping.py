@@ -13,9 +13,9 @@ import zarr.storage
 
 from aiozarr import stores
 from aiozarr.integrations.zarr import Store
-from aiozarr.stores.obspec.store import ObspecStore
-from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore
-from aiozarr.stores.zarr_python.store_mapping import engine_store, native_store
+from aiozarr.stores.obspec_store import ObspecStore
+from aiozarr.stores.zarr_python_mapping import engine_store, native_store
+from aiozarr.stores.zarr_python_store import AdaptedStore, BufferStore
 
 
 def s3_file_system(**options: Any) -> Any:
@@ -90,7 +90,7 @@ def test_wrappers_and_subclasses_are_asked_themselves(tmp_path: Path) -> None:
 
 
 async def test_the_mapping_is_kept_as_long_as_the_store(tmp_path: Path) -> None:
-    from aiozarr.stores.zarr_python import store_mapping
+    from aiozarr.stores import zarr_python_mapping
 
     loop = asyncio.get_running_loop()
     store = zarr.storage.LocalStore(tmp_path)
@@ -101,4 +101,4 @@ async def test_the_mapping_is_kept_as_long_as_the_store(tmp_path: Path) -> None:
     numbers = {id(store), id(wrapper)}
     del store, wrapper
     gc.collect()
-    assert not numbers & set(store_mapping._mapped)
+    assert not numbers & set(zarr_python_mapping._mapped)

@@ -13,7 +13,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.stores.http.errors import error_for
+from aiozarr.stores.http.object_client import error_for
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")

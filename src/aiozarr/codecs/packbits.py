@@ -9,9 +9,9 @@ from typing import Literal, Self, TypeAlias, get_args
 import numpy as np
 from typing_extensions import Buffer
 
+from aiozarr.codecs.bytes import bits_used, storage_type
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
 from aiozarr.codecs.registry import check_members, integer, invalid, one_of, register, unsupported
-from aiozarr.codecs.serializers.bytes import bits_used, storage_type
 from aiozarr.errors import CodecError
 
 _BLOCK = 1 << 15

@@ -12,7 +12,7 @@ from weakref import ref
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.stores.contract import Store
 from aiozarr.stores.wrappers.prefix_store import PrefixStore
-from aiozarr.stores.zarr_python.adapted_stores import AdaptedStore, BufferStore
+from aiozarr.stores.zarr_python_store import AdaptedStore, BufferStore
 
 _mapped: dict[int, tuple[ref[Any], Store | None]] = {}
 _lock = ForkSafeLock()
@@ -117,7 +117,7 @@ def _from_fsspec(store: Any) -> Store | None:
 
 def _from_obstore(store: Any) -> Store | None:
     """By the own clients if they have all options of obstore's store, otherwise by its methods."""
-    from aiozarr.stores.obspec.recognise import from_obspec
+    from aiozarr.stores.obspec_store import from_obspec
 
     return from_obspec(store.store)
 

@@ -13,9 +13,9 @@ from numcodecs.fletcher32 import Fletcher32  # pyright: ignore[reportMissingImpo
 from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingImports]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs import gzip as inflate
 from aiozarr.codecs.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
-from aiozarr.codecs.compressors import gzip as inflate
-from aiozarr.codecs.compressors.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
+from aiozarr.codecs.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
 from aiozarr.codecs.registry import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
 

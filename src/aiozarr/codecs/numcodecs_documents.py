@@ -16,8 +16,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.codecs.codec import JSON, AnyArray, codec_errors
-from aiozarr.codecs.numcodecs.objects import ObjectFilter, check_memory
-from aiozarr.codecs.numcodecs.parameters import is_object_type, simple_type
+from aiozarr.codecs.numcodecs_objects import ObjectFilter, check_memory, is_object_type, simple_type
 from aiozarr.codecs.registry import CHECKS, check_members, import_library, invalid
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown

@@ -16,7 +16,7 @@ import zstandard
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.registry import FieldsCodec, boolean, check_members, integer, register
 from aiozarr.errors import CodecError
-from aiozarr.memory.pages import thread_memory
+from aiozarr.memory import thread_memory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,12 +10,12 @@ from typing import Self
 import numpy as np
 from typing_extensions import Buffer
 
+from aiozarr.codecs.bytes import BytesCodec
 from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.dimensions import TransposeCodec
 from aiozarr.codecs.registry import check_members, invalid, register, required
-from aiozarr.codecs.serializers.bytes import BytesCodec
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 _TYPES = frozenset(np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"))

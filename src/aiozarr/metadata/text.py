@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
+from aiozarr.metadata.byte_strings import parse_length
 from aiozarr.metadata.data_type import (
     JSON,
     MAX_ITEM_SIZE,
@@ -23,7 +24,6 @@ from aiozarr.metadata.data_type import (
     frozen_element,
     register_data_type,
 )
-from aiozarr.metadata.data_types.byte_strings import parse_length
 from aiozarr.metadata.document import check_json
 from aiozarr.model import is_unicode
 

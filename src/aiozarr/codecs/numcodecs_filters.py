@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, codec_errors
-from aiozarr.codecs.numcodecs.parameters import data_type
+from aiozarr.codecs.numcodecs_objects import data_type
 from aiozarr.codecs.registry import check_members, integer, invalid, number, register
 from aiozarr.errors import InvalidMetadataError
 

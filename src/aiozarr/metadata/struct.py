@@ -12,6 +12,7 @@ import numpy as np
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
+from aiozarr.metadata.byte_strings import parse_base64
 from aiozarr.metadata.data_type import (
     JSON,
     DataType,
@@ -20,7 +21,6 @@ from aiozarr.metadata.data_type import (
     frozen,
     register_data_type,
 )
-from aiozarr.metadata.data_types.byte_strings import parse_base64
 
 MAX_FIELDS = 1024
 """Fields of one record, those of nested records counted: each of them costs time whenever the type is used."""

@@ -18,12 +18,12 @@ import numpy as np
 from numcodecs import lz4 as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs.blosc import BloscCodec
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.compressors.blosc import BloscCodec
-from aiozarr.codecs.compressors.gzip import ZLIB, Decompressor, GzipCodec, InflateStream, StreamCodec
-from aiozarr.codecs.compressors.zstd import ZstdCodec
-from aiozarr.codecs.numcodecs.parameters import any_level, flag
+from aiozarr.codecs.gzip import ZLIB, Decompressor, GzipCodec, InflateStream, StreamCodec
+from aiozarr.codecs.numcodecs_objects import any_level, flag
 from aiozarr.codecs.registry import FieldsCodec, integer, invalid, one_of, register
+from aiozarr.codecs.zstd import ZstdCodec
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError

@@ -14,8 +14,8 @@ import numpy as np
 from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 from typing_extensions import Buffer
 
+from aiozarr.codecs import blosc_snappy
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.compressors import blosc_snappy
 from aiozarr.codecs.registry import FieldsCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
 

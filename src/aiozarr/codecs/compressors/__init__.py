@@ -1,1 +1,0 @@
-"""Bytes -> bytes codecs: compression and checksums."""

@@ -1,1 +1,0 @@
-"""The codecs of the package numcodecs, with the same names, parameters and bytes."""

@@ -1,1 +1,0 @@
-"""The data types of aiozarr. Importing a module registers its types."""

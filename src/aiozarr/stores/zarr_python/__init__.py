@@ -1,1 +1,0 @@
-"""Stores of zarr-python: read as they are, or as the store of aiozarr that reaches the same objects."""
