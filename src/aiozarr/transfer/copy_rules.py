@@ -155,6 +155,15 @@ def paths_above(key: str) -> Iterator[str]:
     yield ""
 
 
+def stores_above(store: Store) -> Iterator[tuple[Store, str]]:
+    """Iterate over the stores whose roots are the levels above the root of `store`, with the path of that in each."""
+    path = ""
+    while (parent := store.parent_store()) is not None:
+        store, name = parent
+        path = f"{name}/{path}" if path else name
+        yield store, path
+
+
 def document_levels(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Iterate over metadata documents in groups, each of which may be stored after the previous ones.
 

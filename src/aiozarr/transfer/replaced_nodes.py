@@ -17,6 +17,7 @@ from aiozarr.model import Value
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
+from aiozarr.transfer.copy_rules import stores_above
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -132,11 +133,10 @@ async def has_consolidated_above(engine: Engine, store: Store, settings: Setting
     Raises:
         StoreError: a document could not be read.
     """
-    while (parent := store.parent_store()) is not None:
-        store = parent[0]
-        if not store.supports.readable:
+    for parent, _ in stores_above(store):
+        if not parent.supports.readable:
             return False
-        above = engine.scheduled(store, settings, report)
+        above = engine.scheduled(parent, settings, report)
         newest, older = await gather_all([_fetch(above, key, settings) for key in (V3_KEY, GROUP_KEY)])
         members = _group_members(newest)
         if members is not None and CONSOLIDATED_MEMBER in members:
