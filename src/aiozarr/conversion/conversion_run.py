@@ -27,14 +27,13 @@ from aiozarr.engine import Engine, Progress, ScheduledStore
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
-from aiozarr.metadata.format_rules import join_path
+from aiozarr.metadata.format_rules import ancestors, join_path
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
-from aiozarr.transfer.copy_rules import paths_above
 
 MAX_CONCURRENT_TASKS = 32
 """Tasks of one process at a time, however small they are: each keeps many requests in flight."""
@@ -205,7 +204,7 @@ class ConversionRun:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""
         nodes = dict(self._plan._nodes)
         for path in self._failed_arrays:
-            for each in (path, *paths_above(path)):
+            for each in (path, *ancestors(path)):
                 nodes.pop(each, None)
         await store_tree(self._root, nodes)
         if not self._failed:

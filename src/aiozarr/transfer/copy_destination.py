@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
@@ -91,7 +91,7 @@ class CopyDestination:
         may_have_others: whether the destination may hold objects that the source does not have.
 
     Attributes:
-        journal: the records of copied objects; None if the copy cannot be resumed.
+        journal: the records of copied objects.
         is_prepared: False until `prepare` has stored what must be there before the first object.
         mirror: compares the destination with the source; None if nothing is skipped or removed.
         replaced: the nodes of the source.
@@ -121,22 +121,16 @@ class CopyDestination:
         self._preparation = asyncio.Lock()
         self._stored_documents: list[str] | None = None
         self._linked_documents: set[str] = set()
-        description = {"source": source.store.url, "part": rules.part}
-        self.journal = CopyJournal(destination, description) if self._can_have_journal() else None
+        description, supports = {"source": source.store.url, "part": rules.part}, self._store.supports
+        is_kept = rules.is_journaled and supports.readable and supports.writeable and supports.listable
+        self.journal = CopyJournal(destination, description, is_kept=bool(is_kept))
         self.is_prepared = True
         self._old_journal: list[str] | None = None
-        self.mirror = Mirror() if may_have_others and (self.journal is not None or rules.compares) else None
+        self.mirror = Mirror() if may_have_others and (self.journal.is_kept or rules.compares) else None
         self.replaced = ReplacedNodes(source, settings)
         self._report = report
         self._has_consolidated_above = False
         self._ancestors: ConsolidatedAncestors | None = None
-
-    def _can_have_journal(self) -> bool:
-        supports = self._store.supports
-        return bool(self._rules.is_journaled and supports.readable and supports.writeable and supports.listable)
-
-    def _list(self, store: ScheduledStore, prefix: str = "") -> AsyncGenerator[Entry, None]:
-        return store.scan(prefix)
 
     # --- before the first object -------------------------------------------------------------------------------------
 
@@ -150,20 +144,19 @@ class CopyDestination:
         """
         if self._rules.dry_run:
             return await self._begin()
-        found: list[bool] = []
-
-        async def look_above() -> None:
-            found.append(await has_consolidated_above(self._engine, self._store, self._settings, self._report))
-
-        counts, _ = await gather_all([self._begin(), look_above()])
-        is_invalidated = self.journal is not None and bool(self.journal.invalidated)
-        if counts is None and (found[0] or is_invalidated):
+        coroutines: list[Coroutine[Any, Any, Any]] = [
+            self._begin(),
+            has_consolidated_above(self._engine, self._store, self._settings, self._report),
+        ]
+        counts: CopyCounters | None
+        counts, is_above = await gather_all(coroutines)
+        if counts is None and (is_above or self.journal.invalidated):
             self._has_consolidated_above, self.is_prepared = True, False
         return counts
 
     async def _begin(self) -> CopyCounters | None:
         rules = self._rules
-        if rules.resume and self.journal is None:
+        if rules.resume and not self.journal.is_kept:
             raise UnsupportedOperationError(
                 f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
             )
@@ -178,7 +171,7 @@ class CopyDestination:
             if counts is None:
                 raise CopyError(self._occupied_message(found))
             return counts
-        if self.journal is None:
+        if not self.journal.is_kept:
             return None
         if found.journal_keys and rules.resume:
             await self.journal.resume(found.journal_keys, found.size_hashes)
@@ -193,14 +186,14 @@ class CopyDestination:
         """List the destination, as far as the rules need it."""
         rules, found = self._rules, DestinationListing()
         may_replace = rules.may_replace
-        if not self._store.supports.listable or (may_replace and self.journal is None and not rules.compares):
+        if not self._store.supports.listable or (may_replace and not self.journal.is_kept and not rules.compares):
             return found
         # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
         documents: list[str] = []
         try:
-            async with aclosing(self._list(self._destination, prefix)) as entries:
+            async with aclosing(self._destination.scan(prefix)) as entries:
                 async for entry in entries:
                     found.add(entry)
                     if is_node_document(entry.key):
@@ -218,7 +211,7 @@ class CopyDestination:
             if looks_at_all:
                 self._stored_documents = documents
             else:
-                async with aclosing(self._list(self._destination)) as entries:
+                async with aclosing(self._destination.scan()) as entries:
                     async for entry in entries:
                         if not is_journal_key(entry.key):
                             found.add(entry)
@@ -238,7 +231,7 @@ class CopyDestination:
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
         mirror, counters = Mirror(), CopyCounters()
-        async with aclosing(self._list(self._destination)) as stored:
+        async with aclosing(self._destination.scan()) as stored:
             async for entry in stored:
                 mirror.add_stored(entry if self._objects is None else Entry(entry.key, None))
 
@@ -253,7 +246,7 @@ class CopyDestination:
             elif self._objects is None or await self._source.stat(entry.key) is not None:
                 raise _DifferentError
 
-        async with aclosing(self._list(self._source) if self._objects is None else self._objects.entries()) as entries:
+        async with aclosing(self._source.scan() if self._objects is None else self._objects.entries()) as entries:
             try:
                 await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
             except _DifferentError:
@@ -317,11 +310,11 @@ class CopyDestination:
 
     async def _prepare(self) -> None:
         try:
-            if self.journal is not None and self._old_journal is not None:
+            if self._old_journal is not None:
                 await self.journal.begin(self._old_journal)
             if self._has_consolidated_above:
                 await self._invalidate_consolidated()
-            if self.journal is not None and (self._rules.may_replace or self._rules.resume):
+            if self.journal.is_kept and (self._rules.may_replace or self._rules.resume):
                 # A resumed copy, too: the interrupted one may have come no further than the header.
                 await self._withdraw_documents()
         except StoreError as error:
@@ -332,12 +325,8 @@ class CopyDestination:
         await in_thread(lambda: import_module("aiozarr.hierarchy.internal"))
         from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
-        async def record(groups: list[tuple[int, int]]) -> None:
-            if self.journal is not None:
-                await self.journal.record_invalidated(groups)
-
         self._ancestors = ConsolidatedAncestors(NodeAccess(self._engine, self._store, "", self._settings, self._report))
-        await self._ancestors.invalidate([] if self.journal is None else self.journal.invalidated, record)
+        await self._ancestors.invalidate(self.journal.invalidated, self.journal.record_invalidated)
 
     async def _withdraw_documents(self) -> None:
         """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
@@ -362,7 +351,7 @@ class CopyDestination:
         documents = self._stored_documents
         try:
             if documents is None:
-                async with aclosing(self._list(self._destination)) as entries:
+                async with aclosing(self._destination.scan()) as entries:
                     stored = [entry async for entry in entries if is_node_document(entry.key)]
                 documents = [entry.key for entry in stored]
                 self._linked_documents = {entry.key for entry in stored if entry.below_link}
@@ -379,7 +368,7 @@ class CopyDestination:
             for key in changes:
                 erasures.record(self._store, node_of(key))
             self._counters.add_deleted([key for key, change in changes.items() if change.is_removed])
-        if self.journal is None or self.journal.has_records:
+        if self.journal.has_records:
             return
         for key, change in changes.items():
             is_erasable = not (change.is_removed or self._rules.keys or key in self._linked_documents)
@@ -398,7 +387,7 @@ class CopyDestination:
         batch: list[str] = []
         # Links to directories, and whether something behind one of them stays.
         links: dict[str, bool] = {}
-        async with aclosing(self._list(self._destination)) as entries:
+        async with aclosing(self._destination.scan()) as entries:
             async for entry in entries:
                 key = entry.key
                 if entry.below_link:
@@ -437,7 +426,7 @@ class CopyDestination:
     async def finish(self) -> None:
         """Rewrite consolidated metadata and remove the journal. After failures, leave both to a resumed copy."""
         if self._has_consolidated_above and not self._counters.failed:
-            if self.journal is not None and self.journal.invalidated:
+            if self.journal.invalidated:
                 await self.prepare()  # nothing but consolidated metadata may be left to write
             if self._ancestors is not None:
                 try:
@@ -445,7 +434,7 @@ class CopyDestination:
                 except StoreError as error:
                     message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
                     raise CopyError(message) from error
-        if self.journal is not None and not self._rules.dry_run:
+        if not self._rules.dry_run:
             await (self.journal.flush() if self._counters.failed else self.journal.remove())
         if self._rules.resume and isinstance(self._store, LocalStore) and not self._rules.dry_run:
             # Those of a process that was killed just before this one began were too new then.
@@ -453,7 +442,6 @@ class CopyDestination:
 
     async def close(self) -> None:
         """Stop writing the journal, and let other changes of the groups above go on."""
-        if self.journal is not None:
-            await self.journal.close()
+        await self.journal.close()
         if self._ancestors is not None:
             await self._ancestors.close()

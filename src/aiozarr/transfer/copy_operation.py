@@ -14,6 +14,7 @@ from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, Progress, StartedListing
 from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
+from aiozarr.metadata.format_rules import ancestors
 from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -27,7 +28,6 @@ from aiozarr.transfer.copy_rules import (
     is_document,
     is_folder_marker,
     node_of,
-    paths_above,
 )
 from aiozarr.transfer.journal import is_journal_key
 from aiozarr.transfer.report import CopyCounters, CopyReport
@@ -98,6 +98,8 @@ class CopyOperation:
             may_have_others=rules is not None and (rules.may_replace or rules.resume),
         )
         self._journal = self._copy_destination.journal
+        most = settings.max_requests
+        self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
 
@@ -119,8 +121,7 @@ class CopyOperation:
                     else:
                         self._counters = counts
                 except Exception:
-                    if self._journal is not None:
-                        await self._journal.flush()
+                    await self._journal.flush()
                     raise
                 finally:
                     await self._copy_destination.close()
@@ -153,24 +154,23 @@ class CopyOperation:
             await self._copy_destination.delete_extra(mirror)
         await self._copy_destination.finish()
 
-    def _list_source(self) -> AsyncGenerator[Entry, None]:
-        return self._scheduled_source.scan()
-
     # --- objects -----------------------------------------------------------------------------------------------------
 
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = self._objects.entries() if self._objects is not None else self._listing or self._list_source()
+        listing = (
+            self._objects.entries() if self._objects is not None else self._listing or self._scheduled_source.scan()
+        )
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
                 if download is None:
-                    is_upload = isinstance(self.source, BlockingStore) and not isinstance(
-                        self.destination, BlockingStore
-                    )
+                    reads_files, writes_files = [
+                        isinstance(each, BlockingStore) for each in (self.source, self.destination)
+                    ]
                     # Batches of uploads together are as many requests as a queue sends at most.
-                    concurrency = self._object_concurrency() // (2 if is_upload else 1)
+                    concurrency = self._concurrency // (2 if reads_files and not writes_files else 1)
                     await for_each_of(self._copy_batch, data, concurrency=max(1, concurrency))
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
@@ -199,7 +199,7 @@ class CopyOperation:
     async def _feed(
         self, data: AsyncIterator[tuple[Entry, ...]], download: Download, documents: dict[str, Entry]
     ) -> None:
-        await for_each_of(self._copy_batch, data, concurrency=self._object_concurrency())
+        await for_each_of(self._copy_batch, data, concurrency=self._concurrency)
         download.close()
         # Behind the requests for the last chunks, so that no further round trip follows these.
         await self._copier.prefetch(documents.values())
@@ -214,7 +214,7 @@ class CopyOperation:
             await self._copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            await for_each(self._copy_one, ready, concurrency=self._object_concurrency())
+            await for_each(self._copy_one, ready, concurrency=self._concurrency)
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
@@ -247,7 +247,7 @@ class CopyOperation:
                 mirror.add_key(key)
                 if is_document(key):
                     destination.replaced.add_document(key)
-            is_there = journal is not None and journal.take(entry)
+            is_there = journal.take(entry)
             may_be_equal = mirror is not None and self._rules.compares and mirror.may_have(entry)
             if is_there or (
                 may_be_equal
@@ -323,7 +323,7 @@ class CopyOperation:
             self._add_missing(entry)
             return
         self._counters.add_copied(entry, copied.size, is_changed=copied.changed)
-        if self._journal is not None and not copied.changed and not self._rules.dry_run:
+        if not copied.changed and not self._rules.dry_run:
             self._journal.add(entry)
 
     def _add_missing(self, entry: Entry) -> None:
@@ -337,8 +337,7 @@ class CopyOperation:
     def _add_copied(self, entry: Entry, size: int) -> None:
         """Count an object that was copied as it was listed."""
         self._counters.add_copied(entry, size)
-        if self._journal is not None:
-            self._journal.add(entry)
+        self._journal.add(entry)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
         if self._rules.on_error == "raise":
@@ -346,8 +345,5 @@ class CopyOperation:
                 f"{self.source.url} was not copied to {self.destination.url}: {entry.key!r}: {error}",
                 failed=((entry.key, error),),
             ) from error
-        self._incomplete_nodes.update(paths_above(entry.key))
+        self._incomplete_nodes.update(["", *ancestors(entry.key)])
         self._counters.add_failed(entry, error)
-
-    def _object_concurrency(self) -> int:
-        return OBJECT_CONCURRENCY if self._settings.max_requests == "auto" else 2 * self._settings.max_requests

@@ -147,14 +147,6 @@ def node_of(key: str) -> str:
     return key.rpartition("/")[0]
 
 
-def paths_above(key: str) -> Iterator[str]:
-    """Iterate over the paths of all nodes above `key`, the root last."""
-    path = key
-    while path := path.rpartition("/")[0]:
-        yield path
-    yield ""
-
-
 def stores_above(store: Store) -> Iterator[tuple[Store, str]]:
     """Iterate over the stores whose roots are the levels above the root of `store`, with the path of that in each."""
     path = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
@@ -96,6 +97,7 @@ class CopyJournal(Journal):
     Args:
         destination: the destination.
         description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+        is_kept: False for a copy that cannot be resumed, of which nothing is stored.
 
     Attributes:
         has_records: whether the interrupted copy has recorded objects.
@@ -103,8 +105,9 @@ class CopyJournal(Journal):
             number of levels up to it and its format.
     """
 
-    def __init__(self, destination: ScheduledStore, description: dict[str, Any]) -> None:
+    def __init__(self, destination: ScheduledStore, description: dict[str, Any], *, is_kept: bool = True) -> None:
         super().__init__(destination, HEADER_KEY)
+        self.is_kept = is_kept
         self._description = {"format": 1, **description}
         self.has_records = False
         self.invalidated: list[tuple[int, int]] = []
@@ -117,13 +120,15 @@ class CopyJournal(Journal):
 
     async def begin(self, old: Sequence[str] = ()) -> None:
         """Store the header of a new copy, in place of the journal `old`."""
+        if not self.is_kept:
+            return
         await self._erase(old)
         self._keys = [HEADER_KEY]
         await self._store_header()
 
     async def record_invalidated(self, groups: list[tuple[int, int]]) -> None:
         """Record groups whose consolidated metadata are about to be invalidated, in the header that is stored."""
-        if groups != self.invalidated:
+        if self.is_kept and groups != self.invalidated:
             self.invalidated = groups
             await self._store_header()
 
@@ -152,8 +157,8 @@ class CopyJournal(Journal):
             url = self._store.store.url
             of = found.get("source")
             what = f"a copy of {of}, or of another part of it" if of else "another copy"
-            again = f"{argument('overwrite', True)} starts over"
-            raise CopyError(f"{argument('resume', True)} does not continue {what} at {url}; {again}")
+            resume, overwrite = argument("resume", True), argument("overwrite", True)
+            raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
         batches = [key for key in self._keys if key != HEADER_KEY]
         for value in await map_concurrently(self._store.fetch, batches, concurrency=16):
             data = b"" if value is None else bytes(value.data)
@@ -179,6 +184,8 @@ class CopyJournal(Journal):
 
     def add(self, entry: Entry) -> None:
         """Record a copied object."""
+        if not self.is_kept:
+            return
         self._batch += digest(entry)
         if self._task is None and self.is_due(WRITE_SHARE):
             self._task = asyncio.get_running_loop().create_task(self._write())
@@ -202,18 +209,14 @@ class CopyJournal(Journal):
         if self._task is not None:
             await asyncio.wait([self._task])
         if self._batch and self._keys:
-            try:
+            with suppress(StoreError):
                 await self._write()
-            except StoreError:
-                return
 
     async def remove(self) -> None:
         """Remove the journal of a complete copy, the header last."""
         await self.close()
         # An interrupted removal must not be followed by a batch without the header.
         self._batch.clear()
-        if not self._keys:
-            return
         await self._erase(self._keys)
 
     async def close(self) -> None:
@@ -261,8 +264,6 @@ def _group_places(recorded: object) -> list[tuple[int, int]]:
         match place:
             case [int(levels), int(zarr_format)] if levels >= 1 and zarr_format in FORMATS:
                 places.append((levels, zarr_format))
-            case _:
-                continue
     return places
 
 

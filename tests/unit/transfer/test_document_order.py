@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiozarr.model import Entry
-from aiozarr.transfer.copy_rules import document_levels, is_document, is_folder_marker, node_of, paths_above
+from aiozarr.transfer.copy_rules import document_levels, is_document, is_folder_marker, node_of
 
 
 @pytest.mark.parametrize("name", ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "meta", "attrs"])
@@ -36,14 +36,12 @@ def test_levels_of_no_documents() -> None:
     assert list(document_levels([])) == []
 
 
-def test_paths_above_a_key() -> None:
-    assert list(paths_above("a/b/c/0")) == ["a/b/c", "a/b", "a", ""]
-    assert list(paths_above("zarr.json")) == [""]
-    assert node_of("a/b/zarr.json") == "a/b"
-    assert node_of("zarr.json") == ""
-
-
 def test_a_folder_marker_is_empty_and_ends_with_a_slash() -> None:
     assert is_folder_marker(Entry("a/b/", 0))
     assert not is_folder_marker(Entry("a/b/", 3))
     assert not is_folder_marker(Entry("a/b", 0))
+
+
+def test_the_node_of_a_document() -> None:
+    assert node_of("a/b/zarr.json") == "a/b"
+    assert node_of("zarr.json") == ""
