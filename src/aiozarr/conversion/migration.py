@@ -32,7 +32,7 @@ from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Keys
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.stores.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
 from aiozarr.transfer.copy_rules import check_disjoint
 
