@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any
 
-from aiozarr.common.checks import Checks
-from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
-from aiozarr.conversion.conversion_planning import PassPlanner, make_plan
+from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
-from aiozarr.engine import (
-    Engine,
-    ProgressLike,
-    Target,
-    bind_callback,
-    close_own_store,
-    opened_store,
-    run,
-    shown_progress,
-)
+from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.internal import CASTINGS, Casting, CodecsLike, DataTypeLike, check_format, open_node
+from aiozarr.hierarchy.internal import Casting, CodecsLike, DataTypeLike, open_node
 from aiozarr.schedule.events import current_recorder
 from aiozarr.schedule.operations import name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer import OnError
+from aiozarr.transfer.copy import opened
 from aiozarr.transfer.copy_rules import check_disjoint
-
-Targets: TypeAlias = tuple[tuple[Target, Mapping[str, Any] | None], ...]
 
 
 @observed("convert", lambda *_: None)
@@ -115,20 +101,18 @@ async def convert(
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
-    options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
-    targets: Targets = ((source, source_options), (destination, destination_options))
-    targets += () if temporary is None else ((temporary, None),)
+    options = ConversionOptions(
+        zarr_format, chunks, shards, codecs, dtype, casting, region, max_memory, max_amplification
+    )
     settings = settings_or_default(settings)
-    request = _Request(options, region, memory_limit(settings, max_memory), max_amplification, settings)
+    targets, target_options = (source, destination, temporary), (source_options, destination_options)
     report = current_recorder()
 
     async def work(engine: Engine) -> ConversionReport:
         async with AsyncExitStack() as stack:
-            stores = await open_stores(stack, targets, settings, closes=True)
-            name_operation(stores[1].url)
-            plan = await request.plan(stores)
+            plan = await _plan(stack, targets, target_options, options, settings)
             execution = ConversionRun(
-                engine, plan._work, settings=settings, report=report, progress=callback, on_error=on_error
+                engine, plan, settings=settings, report=report, progress=callback, on_error=on_error
             )
             await execution.prepare(overwrite=overwrite, resume=resume)
             await execution.run(executor)
@@ -162,87 +146,43 @@ async def plan_conversion(
     Reads metadata of the source only. `print` shows the plan as a table, and notebooks do. Arguments and errors are
     those of `convert`.
     """
-    options = ConversionOptions(zarr_format, chunks, shards, codecs, dtype, casting)
-    targets: Targets = ((source, source_options), (destination, destination_options))
-    targets += () if temporary is None else ((temporary, None),)
+    options = ConversionOptions(
+        zarr_format, chunks, shards, codecs, dtype, casting, region, max_memory, max_amplification
+    )
     settings = settings_or_default(settings)
-    request = _Request(options, region, memory_limit(settings, max_memory), max_amplification, settings)
+    targets, target_options = (source, destination, temporary), (source_options, destination_options)
 
     async def work(_: Engine) -> ConversionPlan:
         async with AsyncExitStack() as stack:
-            # They stay open: the tasks of the plan have them.
-            stores = await open_stores(stack, targets, settings, closes=False)
-            return await request.plan(stores)
+            plan = await _plan(stack, targets, target_options, options, settings)
+            stack.pop_all()  # the stores stay open: the tasks of the plan have them
+            return plan
 
     return await run(work, timeout=settings.timeout)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The arguments that `convert` and `plan_conversion` share.
+async def _plan(
+    stack: AsyncExitStack,
+    targets: tuple[Target, Target, Target | None],
+    target_options: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
+    options: ConversionOptions,
+    settings: Settings,
+) -> ConversionPlan:
+    """Return the plan of a conversion between targets, from the metadata of the source.
 
-    Attributes:
+    Args:
+        stack: closes the stores that are made here.
+        targets: the source, the destination, and the location of intermediate arrays.
+        target_options: options of source and destination.
         options: what is to be changed.
-        region: slices of the source.
-        max_memory: bytes that one process holds at most.
-        max_amplification: as in `convert`.
         settings: limits and policies.
     """
-
-    options: ConversionOptions
-    region: RegionLike
-    max_memory: int
-    max_amplification: float
-    settings: Settings
-
-    def __post_init__(self) -> None:
-        if self.options.zarr_format is not None:
-            check_format(self.options.zarr_format)
-        if self.options.casting not in get_args(Casting):
-            raise ValueError(f"casting is {CASTINGS}, not {self.options.casting!r}")
-        if not self.max_amplification >= 1:
-            raise ValueError(f"{argument('max_amplification')} is at least 1, not {self.max_amplification!r}")
-
-    async def plan(self, stores: Sequence[Store]) -> ConversionPlan:
-        """Return the plan for the opened targets, from the metadata of the source."""
-        source, destination, temporary = stores[0], stores[1], stores[-1]
-        # In a thread: resolving symbolic links may wait for a disk.
-        await in_thread(lambda: check_disjoint(source, destination))
-        nodes = await source_nodes(source, self.settings)
-        planner = PassPlanner(destination, temporary, self.max_memory, self.max_amplification, self.settings)
-        return make_plan(nodes, planner, self.options, self.region)
-
-
-def memory_limit(settings: Settings, max_memory: int | None) -> int:
-    """Return the bytes that one process holds at most.
-
-    Raises:
-        TypeError, ValueError: `max_memory` is not a positive number of bytes.
-    """
-    if max_memory is None:
-        return settings.max_bytes_in_flight
-    return Checks().integer(max_memory, argument("max_memory"), 1)
-
-
-async def open_stores(
-    stack: AsyncExitStack,
-    targets: Targets,
-    settings: Settings,
-    *,
-    closes: bool,
-) -> list[Store]:
-    """Return the stores of targets with their options. With `closes`, the stack closes those that were made here.
-
-    Raises:
-        TypeError, ValueError, UnknownSchemeError: as `open`.
-    """
-    stores: list[Store] = []
-    for target, options in targets:
-        store, is_made_here = await stack.enter_async_context(opened_store(target, options, settings))
-        stores.append(store)
-        if is_made_here and closes:
-            stack.push_async_callback(close_own_store, store)
-    return stores
+    source = await opened(stack, targets[0], target_options[0], settings)
+    destination = await opened(stack, targets[1], target_options[1], settings)
+    temporary = destination if targets[2] is None else await opened(stack, targets[2], None, settings)
+    name_operation(destination.url)
+    await check_disjoint(source, destination)
+    return ConversionPlanner(destination, temporary, options, settings).plan(await source_nodes(source, settings))
 
 
 async def source_nodes(store: Store, settings: Settings, zarr_format: int | None = None) -> dict[str, Array | Group]:

@@ -12,6 +12,7 @@ from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
 from aiozarr.transfer.journal import Journal
+from aiozarr.transfer.report import format_cost, format_failures
 
 FOLDER = CONVERSION_FOLDER
 JOURNAL_KEY = CONVERSION_JOURNAL_KEY
@@ -104,10 +105,6 @@ def done_runs(flags: bytearray) -> list[tuple[int, int]]:
     return runs
 
 
-MAX_SHOWN_FAILURES = 5
-MIB = 1 << 20
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConversionReport:
     """What a conversion or a migration has done; `print` shows it as a table.
@@ -145,18 +142,13 @@ class ConversionReport:
     planned: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        mib = self.bytes / MIB
         done_before = f", {self.skipped:,} done before" if self.skipped else ""
         copied = f", {format_count(self.copied, 'object')} copied" if self.copied else ""
-        rate = f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s)"
-        requests = format_count(self.requests, "request")
+        cost = format_cost(self.bytes, self.seconds, self.requests)
         nodes = f"{format_count(self.arrays, 'array')}, {format_count(self.groups, 'group')}"
-        lines = [f"{nodes}: {format_count(self.tasks, 'task')}{done_before}{copied}, {rate}, {requests}"]
+        lines = [f"{nodes}: {format_count(self.tasks, 'task')}{done_before}{copied}, {cost}"]
         lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
         if self.failed:
-            lines.append(f"{format_count(len(self.failed), 'region')} not converted:")
-            lines += [f"  {region}: {error}" for region, error in self.failed[:MAX_SHOWN_FAILURES]]
-            if len(self.failed) > MAX_SHOWN_FAILURES:
-                lines.append(f"  and {len(self.failed) - MAX_SHOWN_FAILURES:,} more")
+            lines += [f"{format_count(len(self.failed), 'region')} not converted:", *format_failures(self.failed)]
         return "\n".join(lines)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aiozarr.common.formatting import format_count, preformatted
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_task import ConversionStage, ConversionTask, ConversionWork
+from aiozarr.conversion.conversion_task import ConversionStage, ConversionWork
 from aiozarr.engine import Engine, run, run_blocking
 
 MAX_SHOWN_STAGES = 40
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class ConversionPlan:
+class ConversionPlan(ConversionWork):
     """The stages of a conversion; `print` shows them as a table.
 
     Attributes:
@@ -27,35 +27,6 @@ class ConversionPlan:
         max_memory: bytes that one process holds at most.
         notes: remarks, by the path of the array they are about.
     """
-
-    source: str
-    destination: str
-    arrays: int
-    groups: int
-    stages: tuple[ConversionStage, ...]
-    max_memory: int
-    notes: Mapping[str, str]
-    _work: ConversionWork = field(repr=False)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements that all passes write."""
-        return sum([stage.nbytes for stage in self.stages])
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of the elements that all passes read, with repetitions."""
-        return sum([stage.bytes_read for stage in self.stages])
-
-    @property
-    def requests(self) -> int:
-        """Requests of all passes at most."""
-        return sum([stage.requests for stage in self.stages])
-
-    def tasks(self, stage: int | None = None) -> Iterator[ConversionTask]:
-        """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the last has ended."""
-        for number in range(len(self.stages)) if stage is None else (stage,):
-            yield from self._work.tasks(number)
 
     async def aprepare(self, *, overwrite: bool = False) -> None:
         """Store what the tasks need, for a scheduler that runs them itself.
@@ -73,7 +44,7 @@ class ConversionPlan:
         """
 
         async def work(engine: Engine) -> None:
-            await ConversionRun(engine, self._work).prepare(overwrite=overwrite, resume=False)
+            await ConversionRun(engine, self).prepare(overwrite=overwrite, resume=False)
 
         await run(work)
 
@@ -93,7 +64,7 @@ class ConversionPlan:
         """
 
         async def work(engine: Engine) -> None:
-            execution = ConversionRun(engine, self._work)
+            execution = ConversionRun(engine, self)
             await execution.check_all_done()
             await execution.finish()
 
@@ -122,10 +93,6 @@ class ConversionPlan:
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))
-
-    def fingerprint(self) -> str:
-        """Return a text that is equal for plans of equal tasks, sources and results."""
-        return self._work.fingerprint()
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------

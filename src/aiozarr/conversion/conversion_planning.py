@@ -17,14 +17,14 @@ from typing import Any
 from aiozarr.common.formatting import argument
 from aiozarr.conversion.conversion_journal import FOLDER
 from aiozarr.conversion.conversion_plan import ConversionPlan
-from aiozarr.conversion.conversion_task import ArrayLocation, ArrayPass, ConversionStage, ConversionWork
-from aiozarr.conversion.options import ConversionOptions, RegionLike, resolve_region, result_metadata
+from aiozarr.conversion.conversion_task import ArrayLocation, ArrayPass, ConversionStage
+from aiozarr.conversion.options import ConversionOptions, resolve_region, result_metadata
 from aiozarr.conversion.regions import Bounds, ChunkAxis, RegionGrid, choose_regions
-from aiozarr.errors import LimitError
+from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.internal import Casting, HandleOptions, new_array_metadata, new_group_metadata
-from aiozarr.metadata.formats import consolidate
-from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
+from aiozarr.hierarchy.internal import HandleOptions, new_array_metadata, new_group_metadata
+from aiozarr.metadata.formats import consolidate, render_node
+from aiozarr.metadata.other_format import as_v3, attributes_in_format, attributes_without_names
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
@@ -133,22 +133,25 @@ MAX_COMPRESSED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class PassPlanner:
-    """Cuts conversions of arrays into passes, within the memory of one process.
+class ConversionPlanner:
+    """Makes the plan of a conversion, within the memory of one process.
 
     Attributes:
         destination: the store whose root becomes the result.
         temporary: the store of intermediate arrays.
-        max_memory: bytes that one process holds at most.
-        max_amplification: as in `convert`.
+        options: what is to be changed, and within which limits.
         settings: limits and policies.
     """
 
     destination: Store
     temporary: Store
-    max_memory: int
-    max_amplification: float
+    options: ConversionOptions
     settings: Settings
+
+    @property
+    def max_memory(self) -> int:
+        """Bytes that one process holds at most."""
+        return self.options.max_memory or self.settings.max_bytes_in_flight
 
     @property
     def task_settings(self) -> Settings:
@@ -161,7 +164,88 @@ class PassPlanner:
         """Bytes of the values of all tasks of one process."""
         return max(1, self.max_memory * 3 // 4)
 
-    def passes(self, number: int, path: str, node: Array, metadata: ArrayMetadata, bounds: Bounds) -> list[ArrayPass]:
+    def plan(self, nodes: Mapping[str, Array | Group], reencoded: dict[str, str] | None = None) -> ConversionPlan:
+        """Return the plan for these nodes, by path relative to the source; the root's path is "".
+
+        Args:
+            nodes: the nodes of the source.
+            reencoded: receives the reasons, by path, why arrays cannot stay as they are in a migration to format 3;
+                None: no migration.
+
+        Raises:
+            TypeError, ValueError, MetadataError: an option does not fit.
+            LimitError: a stored object needs more than `max_memory`.
+        """
+        options, region = self.options, self.options.region
+        if region is not None and not isinstance(nodes[""], Array):
+            raise ValueError(
+                "region goes with an array; give the path of one array of the group as source and destination"
+            )
+        options.check_names([node for node in nodes.values() if isinstance(node, Array)])
+        result: dict[str, ArrayMetadata | GroupMetadata] = {}
+        notes: dict[str, str] = {}
+        passes: list[ArrayPass] = []
+        for path, node in nodes.items():
+            zarr_format = options.zarr_format or node.zarr_format
+            if has_renamed_attributes(node, zarr_format):
+                notes[path] = ATTRIBUTES_NOTE
+            if reencoded is not None:
+                try:
+                    result[path] = as_v3(node.metadata)
+                    render_node(result[path])
+                    continue
+                except UnsupportedMetadataError as error:
+                    if isinstance(node, Group):
+                        raise
+                    reencoded[path] = error.message
+            if isinstance(node, Group):
+                attributes = attributes_in_format(node.metadata.attributes, zarr_format)
+                kept = replace(node.metadata, attributes=attributes, consolidated=None)
+                is_kept = zarr_format == node.zarr_format
+                result[path] = kept if is_kept else new_group_metadata(zarr_format, attributes)
+            else:
+                try:
+                    bounds = resolve_region(region, node.shape)
+                    metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
+                except (TypeError, ValueError) as error:
+                    if path:
+                        by_name = f"; {argument('chunks', {'time': 1})} names dimensions"
+                        names = by_name if "dimensions, the shape" in str(error) else ""
+                        error.add_note(f"converting the array {path!r}{names}")
+                    raise
+                except MetadataError as error:
+                    error.node = error.node or node.url
+                    raise
+                result[path] = metadata
+                if note and reencoded is None:
+                    notes[path] = f"{note}; {notes[path]}" if path in notes else note
+                passes += self._array_passes(len(result), path, node, metadata, bounds)
+        root, top = nodes[""], result[""]
+        if isinstance(root, Group) and isinstance(top, GroupMetadata) and root.metadata.consolidated is not None:
+            copies = consolidate(top.zarr_format, {path: metadata for path, metadata in result.items() if path})
+            result[""] = replace(top, consolidated=copies)
+        # All first passes, then all second ones: passes of different arrays need not wait for each other.
+        passes.sort(key=lambda each: each.stage.number)
+        arrays = sum([isinstance(node, Array) for node in nodes.values()])
+        return ConversionPlan(
+            source=root.url,
+            destination=self.destination.url,
+            arrays=arrays,
+            groups=len(nodes) - arrays,
+            stages=tuple([each.stage for each in passes]),
+            max_memory=self.max_memory,
+            notes=notes,
+            _store=self.destination,
+            _temporary=self.temporary,
+            _passes=tuple(passes),
+            _nodes=result,
+            _casting=options.casting,
+            _settings=self.task_settings,
+        )
+
+    def _array_passes(
+        self, number: int, path: str, node: Array, metadata: ArrayMetadata, bounds: Bounds
+    ) -> list[ArrayPass]:
         """Return the passes of one array.
 
         Args:
@@ -183,7 +267,7 @@ class PassPlanner:
         result_axes = [ChunkAxis.of(*each) for each in zip(shape, result.shards or result.chunks, strict=True)]
         # Two tasks overlap: one reads while the other one writes.
         # Python objects have no intermediate arrays: their codecs are those of their own array.
-        most = inf if node.dtype.hasobject else self.max_amplification
+        most = inf if node.dtype.hasobject else self.options.max_amplification
         grids = choose_stages(source_axes, result_axes, held, self.task_bytes // 2, most)
         passes: list[ArrayPass] = []
         source = ArrayLocation(node.store, node.path, node.path, node.zarr_format)
@@ -228,47 +312,6 @@ class PassPlanner:
             )
 
 
-def make_plan(
-    nodes: Mapping[str, Array | Group], planner: PassPlanner, options: ConversionOptions, region: RegionLike
-) -> ConversionPlan:
-    """Return the plan for these nodes, by path relative to the source; the root's path is "".
-
-    Raises:
-        TypeError, ValueError, MetadataError: an option does not fit.
-        LimitError: a stored object needs more than `max_memory`.
-    """
-    if region is not None and not isinstance(nodes[""], Array):
-        raise ValueError("region goes with an array; give the path of one array of the group as source and destination")
-    options.check_names([node for node in nodes.values() if isinstance(node, Array)])
-    result: dict[str, ArrayMetadata | GroupMetadata] = {}
-    notes: dict[str, str] = {}
-    passes: list[ArrayPass] = []
-    for path, node in nodes.items():
-        zarr_format = options.zarr_format or node.zarr_format
-        if isinstance(node, Group):
-            attributes = attributes_in_format(node.metadata.attributes, zarr_format)
-            kept = replace(node.metadata, attributes=attributes, consolidated=None)
-            is_kept = zarr_format == node.zarr_format
-            result[path] = kept if is_kept else new_group_metadata(zarr_format, attributes)
-        else:
-            try:
-                bounds = resolve_region(region, node.shape)
-                metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
-            except (TypeError, ValueError) as error:
-                if path:
-                    by_name = f"; {argument('chunks', {'time': 1})} names dimensions"
-                    names = by_name if "dimensions, the shape" in str(error) else ""
-                    error.add_note(f"converting the array {path!r}{names}")
-                raise
-            result[path] = metadata
-            if note:
-                notes[path] = note
-            passes += planner.passes(len(result), path, node, metadata, bounds)
-        if has_renamed_attributes(node, zarr_format):
-            notes[path] = "; ".join([*([notes[path]] if path in notes else []), ATTRIBUTES_NOTE])
-    return plan_of(nodes, result, passes, planner, options.casting, notes)
-
-
 ATTRIBUTES_NOTE = "NaN and infinities in attributes become strings, because format 3 has no such numbers"
 
 
@@ -278,45 +321,6 @@ def has_renamed_attributes(node: Array | Group, zarr_format: int) -> bool:
         return node.metadata.attributes != attributes_in_format(node.metadata.attributes, zarr_format)
     own = attributes_without_names(node.metadata, node.zarr_format)
     return own != attributes_without_names(node.metadata, zarr_format)
-
-
-def plan_of(
-    nodes: Mapping[str, Array | Group],
-    result: dict[str, ArrayMetadata | GroupMetadata],
-    passes: Sequence[ArrayPass],
-    planner: PassPlanner,
-    casting: Casting,
-    notes: Mapping[str, str],
-) -> ConversionPlan:
-    """Return the plan of these passes. The root of the result has consolidated metadata if that of the source has."""
-    root, top = nodes[""], result[""]
-    if isinstance(root, Group) and isinstance(top, GroupMetadata) and root.metadata.consolidated is not None:
-        copies = consolidate(top.zarr_format, {path: metadata for path, metadata in result.items() if path})
-        result[""] = replace(top, consolidated=copies)
-    # All first passes, then all second ones: passes of different arrays need not wait for each other.
-    ordered = sorted(passes, key=lambda each: each.stage.number)
-    arrays = sum([isinstance(node, Array) for node in nodes.values()])
-    return ConversionPlan(
-        source=root.url,
-        destination=planner.destination.url,
-        arrays=arrays,
-        groups=len(nodes) - arrays,
-        stages=tuple([each.stage for each in ordered]),
-        max_memory=planner.max_memory,
-        notes=notes,
-        _work=ConversionWork(
-            source=root.url,
-            destination=planner.destination,
-            temporary=planner.temporary,
-            passes=tuple(ordered),
-            nodes=result,
-            zarr_format=top.zarr_format,
-            casting=casting,
-            max_memory=planner.max_memory,
-            notes=notes,
-            settings=planner.task_settings,
-        ),
-    )
 
 
 def _intermediate(node: Array, shape: Sequence[int], chunks: Sequence[int]) -> ArrayMetadata:

@@ -23,7 +23,7 @@ from aiozarr.conversion.conversion_task import (
     TaskResult,
     run_task,
 )
-from aiozarr.engine import Engine, Progress
+from aiozarr.engine import Engine, Progress, ScheduledStore
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
@@ -34,6 +34,7 @@ from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
+from aiozarr.transfer.copy_rules import paths_above
 
 MAX_CONCURRENT_TASKS = 32
 """Tasks of one process at a time, however small they are: each keeps many requests in flight."""
@@ -51,7 +52,7 @@ class ConversionRun:
 
     Args:
         engine: the engine.
-        conversion: the passes, the documents and the stores.
+        plan: the passes, the documents and the stores.
         settings: limits and policies of documents and the journal; None: those of tasks.
         report: where requests are counted besides.
         progress: called when a task has ended.
@@ -61,27 +62,24 @@ class ConversionRun:
     def __init__(
         self,
         engine: Engine,
-        conversion: ConversionWork,
+        plan: ConversionWork,
         *,
         settings: Settings | None = None,
         report: Report | None = None,
         progress: Callable[[Progress], None] | None = None,
         on_error: OnError = "raise",
     ) -> None:
-        self._work = conversion
+        self._plan = plan
         # A record of its own: the result counts this conversion alone.
         self._report = Report(outer=report)
-        self._engine = engine
-        settings = conversion.settings if settings is None else settings
-        self._root = NodeAccess(engine, conversion.destination, "", settings, self._report)
-        self._temporary = NodeAccess(engine, conversion.temporary, "", settings, self._report)
+        settings = plan._settings if settings is None else settings
+        self._root = NodeAccess(engine, plan._store, "", settings, self._report)
+        self._temporary = NodeAccess(engine, plan._temporary, "", settings, self._report)
         self._progress = progress
         self._on_error = on_error
-        self._passes = conversion.passes
         self._journal = ConversionJournal(
-            self._root.scheduled, conversion.fingerprint(), [each.stage.tasks for each in self._passes]
+            self._root.scheduled, plan.fingerprint(), [stage.tasks for stage in plan.stages]
         )
-        self._format = conversion.zarr_format
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
         self._cost = TaskResult(0, 0, 0, 0)
@@ -114,7 +112,12 @@ class ConversionRun:
             await self._check_free()
         # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
         await self._journal.save()
-        await for_each(self._stage_documents, self._passes)
+
+        async def store(each: ArrayPass) -> None:
+            for key, data in render_node(each.documents).items():
+                await self._scheduled(each).set(f"{each.destination.documents}/{key}", data)
+
+        await for_each(store, self._plan._passes)
 
     async def check_all_done(self) -> None:
         """Check that all tasks have run, here or alone elsewhere, and store that in the journal.
@@ -146,17 +149,17 @@ class ConversionRun:
         async def load_marks(numbered: tuple[int, ArrayPass]) -> None:
             number, each = numbered
             flags, prefix = self._journal.done[number], each.destination.done_prefix
-            async for entry in self._access_of(each).scheduled.scan(prefix):
+            async for entry in self._scheduled(each).scan(prefix):
                 name = entry.key.removeprefix(prefix)
                 if name.isdecimal() and int(name) < len(flags):
                     flags[int(name)] = 1
 
-        await for_each(load_marks, enumerate(self._passes))
+        await for_each(load_marks, enumerate(self._plan._passes))
         return True
 
     async def _check_free(self) -> None:
         try:
-            await check_free(self._root, self._format)
+            await check_free(self._root, self._plan._nodes[""].zarr_format)
         except NodeExistsError as error:
             if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
                 raise
@@ -165,12 +168,8 @@ class ConversionRun:
                 f"{argument('overwrite', True)} erases what it has written"
             ) from error
 
-    async def _stage_documents(self, each: ArrayPass) -> None:
-        for key, data in render_node(each.documents).items():
-            await self._access_of(each).scheduled.set(f"{each.destination.documents}/{key}", data)
-
-    def _access_of(self, each: ArrayPass) -> NodeAccess:
-        return self._root if each.stage.number == each.stage.stages - 1 else self._temporary
+    def _scheduled(self, each: ArrayPass) -> ScheduledStore:
+        return (self._root if each.is_last else self._temporary).scheduled
 
     async def run(self, executor: Executor | None) -> None:
         """Run all tasks that are not done yet, stage by stage.
@@ -179,11 +178,11 @@ class ConversionRun:
             CopyError: the executor has lost a task.
             TypeError, StoreError, CodecError, LimitError: a task has failed, and `on_error` is "raise".
         """
-        self._total = sum([each.stage.tasks for each in self._passes])
-        self._bytes_total = sum([each.stage.nbytes for each in self._passes])
+        self._total = sum([stage.tasks for stage in self._plan.stages])
+        self._bytes_total = self._plan.nbytes
         try:
             # Passes of one number, of different arrays, need not wait for each other.
-            for _, group in groupby(enumerate(self._passes), key=lambda each: each[1].stage.number):
+            for _, group in groupby(enumerate(self._plan._passes), key=lambda each: each[1].stage.number):
                 passes = [each for each in group if each[1].stage.array not in self._failed_arrays]
                 if executor is None:
                     await self._run_here(passes)
@@ -204,7 +203,7 @@ class ConversionRun:
 
     async def finish(self) -> ConversionReport:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""
-        nodes = dict(self._work.nodes)
+        nodes = dict(self._plan._nodes)
         for path in self._failed_arrays:
             for each in (path, *paths_above(path)):
                 nodes.pop(each, None)
@@ -226,7 +225,7 @@ class ConversionRun:
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
             requests=self._report.requests + self._cost.requests,
             seconds=perf_counter() - self._started,
-            notes=self._work.notes,
+            notes=self._plan.notes,
             failed=tuple(self._failed),
         )
 
@@ -235,31 +234,29 @@ class ConversionRun:
     def _pending(self, passes: Sequence[tuple[int, ArrayPass]]) -> Iterator[NumberedTask]:
         for number, _ in passes:
             done = self._journal.done[number]
-            for task in self._work.tasks(number):
+            for task in self._plan.tasks(number):
                 if done[task.number]:
                     self._count(task)
                 else:
                     yield number, task
 
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
-        budget = ByteSemaphore(max(1, self._work.max_memory * 3 // 4))
+        budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
 
         async def work(numbered: NumberedTask) -> None:
             number, task = numbered
-            each = self._passes[number]
+            each = self._plan._passes[number]
             async with budget.hold(each.stage.memory):
                 try:
                     if number not in arrays:
-                        settings = self._work.settings
+                        settings = self._plan._settings
                         arrays[number] = (
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
                         )
                     result: TaskResult | TaskFailure = await task.run_between(*arrays[number], self._buffers)
                 except Exception as error:
-                    if self._on_error == "raise":
-                        raise
                     result = TaskFailure(task.number, error)
             await self._ended(number, task, result)
 
@@ -296,12 +293,12 @@ class ConversionRun:
 
     async def _ended(self, number: int, task: ConversionTask, result: TaskResult | TaskFailure) -> None:
         if isinstance(result, TaskFailure):
-            name = f"{self._passes[number].stage.array or '.'} {list(task.region)}"
+            name = f"{self._plan._passes[number].stage.array or '.'} {list(task.region)}"
             result.error.add_note(f"converting the region {name}")
             if self._on_error == "raise":
                 raise result.error
             self._failed.append((name, result.error))
-            self._failed_arrays.add(self._passes[number].stage.array)
+            self._failed_arrays.add(self._plan._passes[number].stage.array)
         else:
             self._tasks += 1
             self._bytes += task.nbytes
@@ -367,20 +364,19 @@ async def store_tree(access: internal.NodeAccess, nodes: Mapping[str, internal.N
         access: the access to the root of the tree.
         nodes: the nodes by path relative to it; the root's path is "".
     """
-    levels: dict[int, list[str]] = {}
-    for path in nodes:
-        if path:
-            levels.setdefault(path.count("/"), []).append(path)
 
     async def store(path: str) -> None:
         at = access.sibling(join_path(access.path, path, None))
         await internal.store_documents(at, render_node(nodes[path]), replace=True)
 
-    for _, paths in sorted(levels.items(), reverse=True):
-        await for_each(store, paths)
-    if "" not in nodes:
+    def depth(path: str) -> int:
+        return path.count("/")
+
+    for _, paths in groupby(sorted(filter(None, nodes), key=depth, reverse=True), key=depth):
+        await for_each(store, list(paths))
+    root = nodes.get("")
+    if root is None:
         return
-    root = nodes[""]
 
     async def load(access: internal.NodeAccess) -> tuple[internal.NodeContext, Sequence[internal.ConsolidatedGroup]]:
         context = await internal.load_context(access, root.zarr_format)
@@ -393,12 +389,3 @@ async def store_tree(access: internal.NodeAccess, nodes: Mapping[str, internal.N
         return None, [*parents, *below]
 
     await internal.update_nodes([access], internal.group_keys(), load, apply)
-
-
-def paths_above(path: str) -> list[str]:
-    """Return the paths of the nodes above `path` in a tree, the root's "" among them."""
-    found = []
-    while path:
-        path = path.rpartition("/")[0]
-        found.append(path)
-    return found

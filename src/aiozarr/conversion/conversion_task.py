@@ -325,60 +325,78 @@ class ArrayPass:
     offset: tuple[int, ...]
     item_size: int
 
+    @property
+    def is_last(self) -> bool:
+        """True for the pass that writes the result and no intermediate array."""
+        return self.stage.number == self.stage.stages - 1
+
 
 @dataclass(frozen=True)
 class ConversionWork:
-    """The passes of a conversion, and the documents of its result. It can be pickled if the stores can.
+    """The stages of a conversion, with what their tasks need and the documents of the result.
+
+    It can be pickled if the stores can.
 
     Attributes:
         source: URL of the source.
-        destination: the store whose root becomes the result.
-        temporary: the store of intermediate arrays.
-        passes: in the order in which they run.
-        nodes: the nodes of the result by path; the root's path is "".
-        zarr_format: the format of the result's root.
-        casting: the rule of casts, which applies to the last pass of an array.
+        destination: URL of the destination.
+        arrays: number of arrays.
+        groups: number of groups.
+        stages: the passes, in the order in which they run.
         max_memory: bytes that one process holds at most.
         notes: remarks, by the path of the array they are about.
-        settings: the settings of tasks.
-        token: identifies the execution.
     """
 
     source: str
-    destination: Store
-    temporary: Store
-    passes: tuple[ArrayPass, ...]
-    nodes: Mapping[str, ArrayMetadata | GroupMetadata]
-    zarr_format: int
-    casting: Casting
+    destination: str
+    arrays: int
+    groups: int
+    stages: tuple[ConversionStage, ...]
     max_memory: int
     notes: Mapping[str, str]
-    settings: Settings
-    token: str = field(default_factory=lambda: uuid4().hex, compare=False)
+    # The stores of the result and of intermediate arrays, the passes of the stages, and the result's nodes by path.
+    _store: Store = field(repr=False)
+    _temporary: Store = field(repr=False)
+    _passes: tuple[ArrayPass, ...] = field(repr=False)
+    _nodes: Mapping[str, ArrayMetadata | GroupMetadata] = field(repr=False)
+    # The rule of casts applies to the last pass of an array. The token identifies the execution.
+    _casting: Casting = field(repr=False)
+    _settings: Settings = field(repr=False)
+    _token: str = field(default_factory=lambda: uuid4().hex, compare=False, repr=False)
 
-    def tasks(self, number: int) -> Iterator[ConversionTask]:
-        """Iterate over the tasks of one pass."""
-        each = self.passes[number]
-        settings = changed_settings(self.settings)
-        is_last = each.stage.number == each.stage.stages - 1
-        casting: Casting = self.casting if is_last else "checked"
-        for task, region in enumerate(each.grid):
-            yield ConversionTask(
-                task, each.source, each.destination, region, each.offset, casting, each.item_size, settings, self.token
-            )
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements that all passes write."""
+        return sum([stage.nbytes for stage in self.stages])
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the elements that all passes read, with repetitions."""
+        return sum([stage.bytes_read for stage in self.stages])
+
+    @property
+    def requests(self) -> int:
+        """Requests of all passes at most."""
+        return sum([stage.requests for stage in self.stages])
+
+    def tasks(self, stage: int | None = None) -> Iterator[ConversionTask]:
+        """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the last has ended."""
+        settings = changed_settings(self._settings)
+        for each in self._passes if stage is None else (self._passes[stage],):
+            casting: Casting = self._casting if each.is_last else "checked"
+            shared = (each.offset, casting, each.item_size, settings, self._token)
+            for number, region in enumerate(each.grid):
+                yield ConversionTask(number, each.source, each.destination, region, *shared)
 
     def fingerprint(self) -> str:
         """Return a text that is equal for plans of equal tasks, sources and results."""
-        facts: list[Any] = [self.source, self.destination.url, self.casting]
-        for path, metadata in self.nodes.items():
-            facts += [path, *[data.decode() for data in render_node(_without_consolidated(metadata)).values()]]
-        for each in self.passes:
+        facts: list[Any] = [self.source, self.destination, self._casting]
+        for path, metadata in self._nodes.items():
+            kept = metadata if isinstance(metadata, ArrayMetadata) else replace(metadata, consolidated=None)
+            facts += [path, *[data.decode() for data in render_node(kept).values()]]
+        for each in self._passes:
             region, source = each.stage.region, repr(each.grid.source)
             facts += [each.stage.array, each.stage.number, region, source, each.offset, each.source.store.url]
             # Of intermediate arrays too: a later version may encode them in another way.
             facts += [data.decode() for data in render_node(each.documents).values()]
         return sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _without_consolidated(metadata: ArrayMetadata | GroupMetadata) -> ArrayMetadata | GroupMetadata:
-    return metadata if isinstance(metadata, ArrayMetadata) else replace(metadata, consolidated=None)

@@ -12,28 +12,25 @@ from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.common.formatting import argument
-from aiozarr.conversion.conversion import Targets, check_executor, memory_limit, nodes_from, open_stores, source_nodes
+from aiozarr.conversion.conversion import check_executor, nodes_from, source_nodes
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
-from aiozarr.conversion.conversion_planning import ATTRIBUTES_NOTE, PassPlanner, has_renamed_attributes, plan_of
+from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
-from aiozarr.conversion.conversion_task import ArrayPass
-from aiozarr.conversion.options import ConversionOptions, result_metadata
+from aiozarr.conversion.options import ConversionOptions
 from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
-from aiozarr.errors import MetadataError, NodeExistsError, NodeNotFoundError, UnsupportedMetadataError
+from aiozarr.errors import NodeExistsError, NodeNotFoundError
 from aiozarr.hierarchy import Array, Group, internal
 from aiozarr.metadata import format_rules
 from aiozarr.metadata.formats import PROBE_KEYS, render_node
-from aiozarr.metadata.other_format import as_v3
-from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
+from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.model import JOURNAL_HEADER_KEY, ByteRange, Entry, Value, Version
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.contract import Keys
 from aiozarr.stores.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
+from aiozarr.transfer.copy import opened
 from aiozarr.transfer.copy_rules import check_disjoint
 
 OLD_FORMATS = (2, 1)
@@ -93,21 +90,17 @@ async def migrate(
         raise ValueError(f"{argument('erase_old')} goes with a migration in place; the source of a copy stays as it is")
     check_executor(executor)
     settings = settings_or_default(settings)
-    most = memory_limit(settings, max_memory)
-    targets: Targets = ((source, source_options),)
-    if destination is not None:
-        targets += ((destination, destination_options),)
-    elif destination_options is not None:
+    options = ConversionOptions(NEW_FORMAT, max_memory=max_memory, max_amplification=float("inf"))
+    if destination is None and destination_options is not None:
         raise TypeError(f"{argument('destination_options')} go with a destination")
     report = current_recorder()
 
     async def work(engine: Engine) -> ConversionReport:
         async with AsyncExitStack() as stack:
-            stores = await open_stores(stack, targets, settings, closes=True)
-            origin, result = stores[0], stores[-1]
+            origin = result = await opened(stack, source, source_options, settings)
             if destination is not None:
-                # In a thread: resolving symbolic links may wait for a disk.
-                await in_thread(lambda: check_disjoint(origin, result))
+                result = await opened(stack, destination, destination_options, settings)
+                await check_disjoint(origin, result)
             may_be_done = destination is None and (erase_old or resume) and not overwrite
             old = internal.NodeAccess(engine, origin, "", settings, report)
             try:
@@ -116,7 +109,8 @@ async def migrate(
                 if not (may_be_done and erase_old and not dry_run and await _erase_remains(old)):
                     raise
                 return ConversionReport()
-            plan, reencoded = _plan(nodes, PassPlanner(result, result, most, float("inf"), settings))
+            reencoded: dict[str, str] = {}
+            plan = ConversionPlanner(result, result, options, settings).plan(nodes, reencoded)
             access = internal.NodeAccess(engine, result, "", settings, report)
             is_done = may_be_done and await _is_migrated(access, nodes)
             counts = ConversionReport(arrays=plan.arrays, groups=plan.groups, notes=plan.notes)
@@ -128,7 +122,7 @@ async def migrate(
                 if erase_old:
                     await _erase_old(access, nodes)
                 return counts
-            execution = ConversionRun(engine, plan._work, settings=settings, report=report, progress=callback)
+            execution = ConversionRun(engine, plan, settings=settings, report=report, progress=callback)
             copied: CopyReport | None = None
             if destination is None:
                 if not (overwrite or resume):
@@ -169,10 +163,6 @@ class OldDocumentsStore(WrapperStore):
                 if not _is_new(entry.key):
                     yield entry
 
-    async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
-        keys, prefixes = await super().list_dir(prefix)
-        return [key for key in keys if not _is_new(key)], prefixes
-
 
 def _is_new(key: str) -> bool:
     return key.rpartition("/")[2] in format_rules.rules_of(NEW_FORMAT).keys
@@ -210,35 +200,6 @@ async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[
     return {path: internal.make_node(store, path, node.metadata, options) for path, node in found.items()}
 
 
-def _plan(nodes: Mapping[str, Array | Group], planner: PassPlanner) -> tuple[ConversionPlan, dict[str, str]]:
-    """Return the plan, and the reasons of arrays that have to be encoded again by path."""
-    options = ConversionOptions(zarr_format=NEW_FORMAT)
-    result: dict[str, ArrayMetadata | GroupMetadata] = {}
-    reencoded: dict[str, str] = {}
-    notes: dict[str, str] = {}
-    passes: list[ArrayPass] = []
-    for path, node in nodes.items():
-        if has_renamed_attributes(node, NEW_FORMAT):
-            notes[path] = ATTRIBUTES_NOTE
-        try:
-            result[path] = as_v3(node.metadata)
-            render_node(result[path])
-            continue
-        except UnsupportedMetadataError as error:
-            if isinstance(node, Group):
-                raise
-            reencoded[path] = error.message
-        try:
-            metadata, _ = result_metadata(node, node.shape, options)
-        except MetadataError as error:
-            error.node = error.node or node.url
-            raise
-        result[path] = metadata
-        bounds = tuple([(0, length) for length in node.shape])
-        passes += planner.passes(len(result), path, node, metadata, bounds)
-    return plan_of(nodes, result, passes, planner, options.casting, notes), reencoded
-
-
 async def _is_migrated(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> bool:
     """Return whether an earlier migration in place is complete: only old documents are left to erase."""
     found = await gather_all(internal.read_explicit(access.sibling(path), NEW_FORMAT) for path in nodes)
@@ -262,7 +223,7 @@ def _planned(
 ) -> tuple[tuple[str, str], ...]:
     """Return what a migration would do: documents to write and to erase, and arrays to encode again."""
     planned: list[tuple[str, str]] = []
-    for path, metadata in plan._work.nodes.items():
+    for path, metadata in plan._nodes.items():
         prefix = f"{path}/" if path else ""
         if not is_done:
             planned += [("encode", path or ".")] if path in reencoded else []

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index as as_index
 from types import EllipsisType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numcodecs
 import numpy as np
 
+from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import argument, did_you_mean
 from aiozarr.conversion.regions import Bounds
 from aiozarr.errors import MetadataError
@@ -38,7 +39,11 @@ _V3_NAMES = ("zstd", "gzip", "blosc")
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """What is to be changed; the arguments of `convert` of these names. None: as in the source."""
+    """What is to be changed, and within which limits: the arguments of `convert` of these names.
+
+    Raises:
+        TypeError, ValueError: the format, the rule of casts or a limit is none.
+    """
 
     zarr_format: int | None = None
     chunks: ChunksOption = None
@@ -46,6 +51,19 @@ class ConversionOptions:
     codecs: internal.CodecsLike | None = None
     dtype: internal.DataTypeLike | None = None
     casting: internal.Casting = "checked"
+    region: RegionLike = None
+    max_memory: int | None = None
+    max_amplification: float = 3.0
+
+    def __post_init__(self) -> None:
+        if self.zarr_format is not None:
+            internal.check_format(self.zarr_format)
+        if self.casting not in get_args(internal.Casting):
+            raise ValueError(f"casting is {internal.CASTINGS}, not {self.casting!r}")
+        if not self.max_amplification >= 1:
+            raise ValueError(f"{argument('max_amplification')} is at least 1, not {self.max_amplification!r}")
+        if self.max_memory is not None:
+            Checks().integer(self.max_memory, argument("max_memory"), 1)
 
     def check_names(self, arrays: Iterable[Array]) -> None:
         """Check that each dimension name in `chunks` and `shards` is one of an array.

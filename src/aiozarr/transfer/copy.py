@@ -154,14 +154,8 @@ async def copy(
         # A record of its own: the result counts this copy alone.
         report = Report(outer=outer)
 
-        async def opened(target: Target, options: Mapping[str, Any] | None) -> Store:
-            store, owned = await stack.enter_async_context(opened_store(target, options, settings))
-            if owned:
-                stack.push_async_callback(close_own_store, store)
-            return store
-
         async with AsyncExitStack() as stack:
-            source_store = child_store(await opened(source, source_options), path)
+            source_store = child_store(await opened(stack, source, source_options, settings), path)
             listing = None
             if not select and source_store.supports.readable and source_store.supports.listable:
                 scan = engine.scheduled(source_store, settings, report).scan
@@ -171,7 +165,7 @@ async def copy(
             await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))
             from aiozarr.transfer.copy_operation import CopyOperation
 
-            destination_store = await opened(destination, destination_options)
+            destination_store = await opened(stack, destination, destination_options, settings)
             name_operation(destination_store.url)
             await _check(source_store, destination_store, read_back=verify == "checksum")
             objects: ObjectSource | None = None
@@ -193,6 +187,18 @@ async def copy(
     with shown_progress(progress, "copying") as shown:
         report_progress = bind_callback(shown)
         return await run(work, timeout=settings.timeout, callback=report_progress)
+
+
+async def opened(stack: AsyncExitStack, target: Target, options: Mapping[str, Any] | None, settings: Settings) -> Store:
+    """Return the store of a target. `stack` closes a store that is made here.
+
+    Raises:
+        TypeError, ValueError, UnknownSchemeError: as `open`.
+    """
+    async with opened_store(target, options, settings) as (store, is_made_here):
+        if is_made_here:
+            stack.push_async_callback(close_own_store, store)
+        return store
 
 
 def child_store(store: Store, path: str) -> Store:
@@ -232,8 +238,7 @@ async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if read_back and not destination.supports.readable:
         message = f"{argument('verify', 'checksum')} reads back, which this store cannot"
         raise UnsupportedOperationError(message, store=destination.url)
-    # In a thread: resolving symbolic links may wait for a disk.
-    await in_thread(lambda: check_disjoint(source, destination))
+    await check_disjoint(source, destination)
 
 
 async def copy_one(
@@ -250,7 +255,7 @@ async def copy_one(
         StoreError: the object could not be copied.
     """
     started, report = perf_counter(), Report(outer=current_recorder())
-    counters = CopyCounters(None, plans=rules.dry_run)
+    counters = CopyCounters(is_dry_run=rules.dry_run)
     counters.add_listed(entry)
     policy = CopyPolicy(rules.verify, if_absent=not rules.may_replace)
     from_store, to_store = [engine.scheduled(store, settings, report) for store in (source, destination)]
@@ -259,11 +264,11 @@ async def copy_one(
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
     if stored is not None and is_compared and await have_equal_bytes(from_store, entry, to_store, stored):
-        counters.add_skipped(entry)
+        counters.add("skipped", entry, entry.size or 0)
     elif stored is not None and not rules.may_replace:
         raise occupied
     elif rules.dry_run:
-        counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
+        counters.add_copied(entry)
     else:
         copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
         try:
@@ -273,5 +278,5 @@ async def copy_one(
             raise occupied from None
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
-        counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=False)
-    return counters.report(seconds=perf_counter() - started, requests=report.requests, is_dry_run=rules.dry_run)
+        counters.add_copied(entry, copied.size, is_changed=copied.changed)
+    return counters.report(seconds=perf_counter() - started, requests=report.requests)

@@ -237,7 +237,7 @@ class CopyDestination:
 
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
-        mirror, counters = Mirror(), CopyCounters(None)
+        mirror, counters = Mirror(), CopyCounters()
         async with aclosing(self._list(self._destination)) as stored:
             async for entry in stored:
                 mirror.add_stored(entry if self._objects is None else Entry(entry.key, None))
@@ -249,7 +249,7 @@ class CopyDestination:
                 if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
                     raise _DifferentError
                 counters.add_listed(entry)
-                counters.add_skipped(entry)
+                counters.add("skipped", entry, entry.size or 0)
             elif self._objects is None or await self._source.stat(entry.key) is not None:
                 raise _DifferentError
 

@@ -80,7 +80,7 @@ class CopyOperation:
         self._rules = rules or CopyRules(overwrite=True)
         self._report = report or Report()
         self._has_source = False
-        self._counters = CopyCounters(progress, plans=self._rules.dry_run)
+        self._counters = CopyCounters(progress, is_dry_run=self._rules.dry_run)
         self._objects = objects
         self._listing = listing
         policy = CopyPolicy(self._rules.verify, may_be_missing=objects is not None)
@@ -130,7 +130,6 @@ class CopyOperation:
         return self._counters.report(
             seconds=seconds,
             requests=self._report.requests,
-            is_dry_run=self._rules.dry_run,
             server_side=self._copier.server_side,
             rewritten=0 if self._objects is None else self._objects.rewritten,
         )
@@ -139,7 +138,7 @@ class CopyOperation:
         documents = await self._copy_data()
         # A misspelled source must not empty the destination of a mirror.
         may_be_none = self._rules.delete and self._has_source
-        if self._counters.listed == self._counters.folder_markers and not may_be_none:
+        if self._counters.listed == self._counters.counts["folder_markers"] and not may_be_none:
             url = self.source.url
             message = f"there is nothing to copy at {url}"
             if self._rules.keys.include:
@@ -236,7 +235,7 @@ class CopyOperation:
                 continue
             self._counters.add_listed(entry)
             if is_folder_marker(entry):
-                self._counters.add_folder_marker(entry)
+                self._counters.add("folder_markers", entry)
                 continue
             try:
                 # A key such as `../x` must not lead out of the destination.
@@ -256,14 +255,14 @@ class CopyOperation:
                 and mirror is not None
                 and await destination.is_up_to_date(mirror, entry)
             ):
-                self._counters.add_skipped(entry)
+                self._counters.add("skipped", entry, entry.size or 0)
             elif may_be_equal and self._objects is not None and not is_document(key):
                 # Compared by the workers: it takes a request.
                 yield (entry,)
             elif is_document(key):
                 documents[key] = entry
             elif self._rules.dry_run:
-                self._counters.add_copied(entry, entry.size or 0, is_changed=False, is_document=False)
+                self._counters.add_copied(entry)
             else:
                 if not destination.is_prepared:
                     await destination.prepare()
@@ -302,7 +301,7 @@ class CopyOperation:
             return False
         if not await self._copy_destination.has_equal_bytes(entry.key):
             return False
-        self._counters.add_skipped(entry)
+        self._counters.add("skipped", entry, entry.size or 0)
         return True
 
     async def _copy_one(self, entry: Entry) -> None:
@@ -323,22 +322,21 @@ class CopyOperation:
         if copied is None:
             self._add_missing(entry)
             return
-        document = is_document(entry.key)
-        self._counters.add_copied(entry, copied.size, is_changed=copied.changed, is_document=document)
+        self._counters.add_copied(entry, copied.size, is_changed=copied.changed)
         if self._journal is not None and not copied.changed and not self._rules.dry_run:
             self._journal.add(entry)
 
     def _add_missing(self, entry: Entry) -> None:
         if self._objects is not None:
-            self._counters.add_missing_chunk(entry)
+            self._counters.add("missing_chunks", entry)
             if self._copy_destination.mirror is not None:
                 self._copy_destination.mirror.discard_key(entry.key)
         else:
-            self._counters.add_folder_marker(entry)
+            self._counters.add("folder_markers", entry)
 
     def _add_copied(self, entry: Entry, size: int) -> None:
         """Count an object that was copied as it was listed."""
-        self._counters.add_copied(entry, size, is_changed=False, is_document=False)
+        self._counters.add_copied(entry, size)
         if self._journal is not None:
             self._journal.add(entry)
 

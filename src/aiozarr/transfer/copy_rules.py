@@ -18,6 +18,7 @@ from aiozarr.engine.copy import Verify
 from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, Store
+from aiozarr.stores.blocking import in_thread
 
 OnError: TypeAlias = Literal["raise", "continue"]
 
@@ -172,7 +173,7 @@ ZIP_PREFIX = "zip::"
 _LOCAL_SCHEMES = ("file://", "memory://", f"{ZIP_PREFIX}file://")
 
 
-def check_disjoint(source: Store, destination: Store) -> None:
+async def check_disjoint(source: Store, destination: Store) -> None:
     """Check that neither store is, or contains, the other. Symbolic links in local roots are resolved.
 
     An archive may be unpacked into its directory, and not be written from it. Stores of one server that are opened with
@@ -185,7 +186,8 @@ def check_disjoint(source: Store, destination: Store) -> None:
         raise ValueError(f"source and destination are the same: {source.url}")
     if source.origin != destination.origin and not source.url.startswith(_LOCAL_SCHEMES):
         return
-    source_url, destination_url = _comparable_url(source), _comparable_url(destination)
+    # In a thread: resolving symbolic links may wait for a disk.
+    source_url, destination_url = await in_thread(lambda: (_comparable_url(source), _comparable_url(destination)))
     if source_url == destination_url:
         raise ValueError(f"source and destination are the same: {source.url}")
     if destination_url.removeprefix(ZIP_PREFIX).startswith(source_url.removeprefix(ZIP_PREFIX)):

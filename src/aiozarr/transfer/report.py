@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiozarr.common.formatting import format_count, preformatted
 from aiozarr.engine import Progress
+from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry
 
 MAX_SHOWN_FAILURES = 5
@@ -37,14 +40,14 @@ class CopyReport:
             counts as one.
     """
 
-    objects: int
-    bytes: int
-    metadata_documents: int
-    failed: tuple[tuple[str, BaseException], ...]
-    changed: tuple[str, ...]
-    folder_markers: int
-    seconds: float
-    requests: int
+    objects: int = 0
+    bytes: int = 0
+    metadata_documents: int = 0
+    failed: tuple[tuple[str, BaseException], ...] = ()
+    changed: tuple[str, ...] = ()
+    folder_markers: int = 0
+    seconds: float = 0.0
+    requests: int = 0
     skipped: int = 0
     deleted: int = 0
     missing_chunks: int = 0
@@ -57,12 +60,12 @@ class CopyReport:
         return preformatted(str(self))
 
     def __str__(self) -> str:
-        mib = self.bytes / MIB
-        head = (
-            f"{format_count(self.objects, 'object')} ({format_count(self.metadata_documents, 'metadata document')}), "
-            f"{mib:,.1f} MiB in {self.seconds:.2f} s ({mib / max(self.seconds, 1e-9):,.1f} MiB/s), "
-            f"{format_count(self.requests, 'request')}"
+        objects, documents = (
+            format_count(self.objects, "object"),
+            format_count(self.metadata_documents, "metadata document"),
         )
+        cost = format_cost(self.bytes, self.seconds, self.requests)
+        head = f"{objects} ({documents}), {cost}"
         lines = [f"not written (dry run): {head}" if self.dry_run else head]
         for count, what in (
             (self.skipped, "at the destination already"),
@@ -76,23 +79,41 @@ class CopyReport:
         if self.changed:
             lines.append(f"{len(self.changed):,} changed while they were copied")
         if self.failed:
-            lines.append(f"{len(self.failed):,} not copied:")
-            lines += [f"  {key!r}: {error}" for key, error in self.failed[:MAX_SHOWN_FAILURES]]
-            if len(self.failed) > MAX_SHOWN_FAILURES:
-                lines.append(f"  and {len(self.failed) - MAX_SHOWN_FAILURES:,} more")
+            failures = format_failures([(repr(key), error) for key, error in self.failed])
+            lines += [f"{len(self.failed):,} not copied:", *failures]
         return "\n".join(lines)
 
 
-class CopyCounters:
-    """The counters of a copy in progress; `progress` is called when an object is finished."""
+def format_cost(nbytes: int, seconds: float, requests: int) -> str:
+    """Return bytes, their rate and the requests of a copy or a conversion as text."""
+    mib = nbytes / MIB
+    rate = f"{mib:,.1f} MiB in {seconds:.2f} s ({mib / max(seconds, 1e-9):,.1f} MiB/s)"
+    return f"{rate}, {format_count(requests, 'request')}"
 
-    def __init__(self, progress: Callable[[Progress], None] | None, *, plans: bool = False) -> None:
-        self.objects = self.bytes = self.metadata_documents = self.folder_markers = 0
+
+def format_failures(failed: Sequence[tuple[str, BaseException]]) -> list[str]:
+    """Return lines for the first failures, and one with the number of the others."""
+    lines = [f"  {name}: {error}" for name, error in failed[:MAX_SHOWN_FAILURES]]
+    return lines + [f"  and {len(failed) - MAX_SHOWN_FAILURES:,} more"] * (len(failed) > MAX_SHOWN_FAILURES)
+
+
+class CopyCounters:
+    """The counters of a copy in progress; `progress` is called when an object is finished.
+
+    Attributes:
+        counts: the counts of `CopyReport`, by the names of its attributes.
+        listed: number of objects of the listing.
+        failed: the keys that were not copied, with their errors.
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None = None, *, is_dry_run: bool = False) -> None:
+        self.counts: Counter[str] = Counter()
+        self.listed = 0
         self.failed: list[tuple[str, BaseException]] = []
-        self.changed: list[str] = []
-        self.listed = self.skipped = self.deleted = self.missing_chunks = 0
+        self._changed: list[str] = []
+        self._planned: list[tuple[str, str]] = []
+        self._is_dry_run = is_dry_run
         self._progress = progress
-        self._planned: list[tuple[str, str]] | None = [] if plans else None
         self._done = self._bytes_done = self._bytes_total = 0
 
     def add_listed(self, entry: Entry) -> None:
@@ -100,72 +121,50 @@ class CopyCounters:
         self.listed += 1
         self._bytes_total += entry.size or 0
 
-    def add_folder_marker(self, entry: Entry) -> None:
-        """Count a listed object as a folder marker."""
-        self.folder_markers += 1
-        self._finish(entry, 0)
-
-    def add_copied(self, entry: Entry, size: int, *, is_changed: bool, is_document: bool) -> None:
-        """Count a copied object of `size` bytes."""
-        self.objects += 1
-        self.bytes += size
-        self.metadata_documents += is_document
-        if self._planned is not None:
+    def add_copied(self, entry: Entry, size: int | None = None, *, is_changed: bool = False) -> None:
+        """Count a copied object of `size` bytes; None: of the listed size."""
+        size = (entry.size or 0) if size is None else size
+        self.counts["bytes"] += size
+        self.counts["metadata_documents"] += document_write_order(entry.key) is not None
+        if self._is_dry_run:
             self._planned.append(("copy", entry.key))
         if is_changed:
-            self.changed.append(entry.key)
-        self._finish(entry, size)
-
-    def add_skipped(self, entry: Entry) -> None:
-        """Count an object that the destination has already."""
-        self.skipped += 1
-        self._finish(entry, entry.size or 0)
+            self._changed.append(entry.key)
+        self.add("objects", entry, size)
 
     def add_deleted(self, keys: Sequence[str]) -> None:
         """Count objects that are removed from the destination."""
-        self.deleted += len(keys)
-        if self._planned is not None:
+        self.counts["deleted"] += len(keys)
+        if self._is_dry_run:
             self._planned += [("delete", key) for key in keys]
-
-    def add_missing_chunk(self, entry: Entry) -> None:
-        """Count a chunk that the source does not have."""
-        self.missing_chunks += 1
-        self._finish(entry, 0)
 
     def add_failed(self, entry: Entry, error: BaseException) -> None:
         """Count an object that was not copied."""
         self.failed.append((entry.key, _without_tracebacks(error)))
-        self._finish(entry, 0)
+        self.add("", entry)
 
-    def report(
-        self, *, seconds: float, requests: int, is_dry_run: bool = False, server_side: int = 0, rewritten: int = 0
-    ) -> CopyReport:
-        """Return the report of the present counts."""
-        return CopyReport(
-            objects=self.objects,
-            bytes=self.bytes,
-            metadata_documents=self.metadata_documents,
-            failed=tuple(self.failed),
-            changed=tuple(self.changed),
-            folder_markers=self.folder_markers,
-            seconds=seconds,
-            requests=requests,
-            skipped=self.skipped,
-            deleted=self.deleted,
-            missing_chunks=self.missing_chunks,
-            server_side=server_side,
-            rewritten=rewritten,
-            dry_run=is_dry_run,
-            planned=tuple(self._planned or ()),
-        )
-
-    def _finish(self, entry: Entry, size: int) -> None:
+    def add(self, count: str, entry: Entry, size: int = 0) -> None:
+        """Count an object as finished: in the count of this name, and with `size` bytes in the progress."""
+        if count:
+            self.counts[count] += 1
         self._done += 1
         self._bytes_done += size
         # The total is corrected by an object that is not copied, or has another size than in the listing.
         self._bytes_total += size - (entry.size or 0)
         if self._progress is not None:
             self._progress(Progress(self._done, self.listed, self._bytes_done, self._bytes_total))
+
+    def report(self, **others: Any) -> CopyReport:
+        """Return the report of the present counts, with values of `others`."""
+        counts: dict[str, Any] = dict(self.counts)
+        return CopyReport(
+            failed=tuple(self.failed),
+            changed=tuple(self._changed),
+            planned=tuple(self._planned),
+            dry_run=self._is_dry_run,
+            **counts,
+            **others,
+        )
 
 
 def _without_tracebacks(error: BaseException) -> BaseException:

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.conversion.conversion_planning import PassPlanner, has_renamed_attributes
+from aiozarr.conversion.conversion_planning import ConversionPlanner, has_renamed_attributes
+from aiozarr.conversion.options import ConversionOptions
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 
 
-def planner(max_memory: int) -> PassPlanner:
-    return PassPlanner(MemoryStore(), MemoryStore(), max_memory, 3.0, Settings(on_event=print))
+def planner(max_memory: int) -> ConversionPlanner:
+    options = ConversionOptions(max_memory=max_memory)
+    return ConversionPlanner(MemoryStore(), MemoryStore(), options, Settings(on_event=print))
 
 
 def test_memory_is_divided_between_values_and_requests_in_flight() -> None:
@@ -53,7 +55,7 @@ async def test_intermediate_arrays_are_compressed_as_far_as_the_codec_takes_thei
     chains = {}
     for max_memory in (1 << 30, 64 << 30):
         plan = await aiozarr.plan_conversion(store, MemoryStore(), chunks=(4096, 8, 8), max_memory=max_memory)
-        stage, documents = plan.stages[0], plan._work.passes[0].documents
+        stage, documents = plan.stages[0], plan._passes[0].documents
         assert stage.stages > 1
         chains[4 * prod(stage.objects) > 1 << 30] = [codec.name for codec in documents.codecs]
     assert chains == {False: ["bytes", "blosc"], True: ["bytes"]}

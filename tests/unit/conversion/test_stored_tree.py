@@ -3,17 +3,12 @@ from __future__ import annotations
 import pytest
 
 import aiozarr
-from aiozarr.conversion.conversion_run import check_free, paths_above, store_tree
+from aiozarr.conversion.conversion_run import check_free, store_tree
 from aiozarr.engine import Engine, run
 from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
-
-
-def test_the_nodes_above_a_path_end_with_the_root() -> None:
-    assert paths_above("a/b/c") == ["a/b", "a", ""]
-    assert paths_above("") == []
 
 
 async def test_documents_are_stored_with_the_root_last() -> None:

@@ -13,22 +13,23 @@ from aiozarr.transfer.report import CopyCounters
 def test_progress_ends_at_its_totals_for_any_listed_sizes() -> None:
     reported: list[Progress] = []
     counters = CopyCounters(reported.append)
-    entries = [Entry("a", 10), Entry("b", None), Entry("c", 5), Entry("d/", 0)]
+    entries = [Entry("a", 10), Entry("zarr.json", None), Entry("c", 5), Entry("d/", 0)]
     for entry in entries:
         counters.add_listed(entry)
-    counters.add_copied(entries[0], 12, is_changed=True, is_document=False)
-    counters.add_copied(entries[1], 7, is_changed=False, is_document=True)
+    counters.add_copied(entries[0], 12, is_changed=True)
+    counters.add_copied(entries[1], 7)
     counters.add_failed(entries[2], StoreError("no"))
-    counters.add_folder_marker(entries[3])
+    counters.add("folder_markers", entries[3])
     assert reported[0] == Progress(1, 4, 12, 17)
     assert reported[-1] == Progress(4, 4, 19, 19)
 
 
 def test_a_report_names_only_the_first_failures() -> None:
-    counters = CopyCounters(None)
+    counters = CopyCounters()
     for number in range(2000):
-        counters.add_listed(Entry(f"c/{number}", 1 << 20))
-        counters.add_copied(Entry(f"c/{number}", 1 << 20), 1 << 20, is_changed=number == 7, is_document=number == 0)
+        entry = Entry(f"c/{number}" if number else "zarr.json", 1 << 20)
+        counters.add_listed(entry)
+        counters.add_copied(entry, is_changed=number == 7)
     for number in range(8):
         counters.add_failed(Entry(f"x/{number}", 1), StoreError("gone", key=f"x/{number}"))
     text = str(counters.report(seconds=10.0, requests=4016))
@@ -54,7 +55,7 @@ def test_recorded_errors_do_not_reference_the_bytes_of_their_objects() -> None:
         except OSError as error:
             raise StoreError("not stored") from error
 
-    counters = CopyCounters(None)
+    counters = CopyCounters()
     try:
         fail(data)
     except StoreError as error:
