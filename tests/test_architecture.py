@@ -71,10 +71,10 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11450,
-    "engine": 8040,
-    "hierarchy": 5970,
-    "codecs": 4490,
+    "stores": 11510,
+    "engine": 8020,
+    "hierarchy": 5900,
+    "codecs": 4480,
     "driver": 3420,
     "metadata": 2800,
     "transfer": 1910,

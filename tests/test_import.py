@@ -21,7 +21,7 @@ aiozarr.engine: array_read blocking_queue blocking_read caches call_requests dec
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
     scheduled_store state timing trio_calls worker_pool
 aiozarr.grid: axes axis_layout chunk_grid key_encoding projection transform
-aiozarr.hierarchy: array attributes call_batches changes indexer node node_access open opening unread_values view
+aiozarr.hierarchy: array attributes changes indexer node node_access open opening unread_values view
 aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3
 aiozarr.schedule: coalesce events operations requests
 aiozarr.stores: blocking capabilities contract local schemes urls

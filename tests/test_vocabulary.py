@@ -17,6 +17,7 @@ SHARED_BASENAMES = {
     "bucket_client": "the client of a bucket or container of one cloud",
     "credentials": "the credentials of one cloud, and where they come from",
     "errors": "the errors of the package, and those of one library translated into them",
+    "functions": "the functions of one door to the same nodes: asynchronous, blocking, for xarray",
     "store": "the store of one kind",
 }
 

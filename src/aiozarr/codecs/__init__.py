@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from aiozarr.codecs.bitround import BitroundCodec
     from aiozarr.codecs.blosc import BloscCodec
     from aiozarr.codecs.bytes import BytesCodec
     from aiozarr.codecs.cast_value import CastValueCodec
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from aiozarr.codecs.dimensions import ReshapeCodec, SingletonDimCodec, SqueezeCodec, TransposeCodec
     from aiozarr.codecs.gzip import GzipCodec
     from aiozarr.codecs.n5_default import N5DefaultCodec
+    from aiozarr.codecs.number_filters import BitroundCodec, ScaleOffsetCodec
     from aiozarr.codecs.numcodecs_bytes import (
         NumcodecsAdler32Codec,
         NumcodecsBase64Codec,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from aiozarr.codecs.numcodecs_numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
     from aiozarr.codecs.packbits import PackbitsCodec
     from aiozarr.codecs.registry import get_codec, register
-    from aiozarr.codecs.scale_offset import ScaleOffsetCodec
     from aiozarr.codecs.sharding import ShardingCodec
     from aiozarr.codecs.v2_elements import V2ElementsCodec
     from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec

@@ -14,8 +14,8 @@ import numpy as np
 
 from aiozarr.codecs.bytes import bits_used
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
+from aiozarr.codecs.number_filters import REAL_TYPES, is_integral, is_real, limits, parse_real
 from aiozarr.codecs.registry import check_members, invalid, one_of, register, required, unsupported
-from aiozarr.codecs.scale_offset import REAL_TYPES, is_integral, is_real, limits, parse_real
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 

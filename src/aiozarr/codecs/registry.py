@@ -43,9 +43,8 @@ CODECS = {
         "numcodecs.zlib:NumcodecsZlibCodec numcodecs.zstd:NumcodecsZstdCodec"
     ),
     "numcodecs_numbers": "numcodecs.pcodec:NumcodecsPcodecCodec numcodecs.zfpy:NumcodecsZfpyCodec",
-    "bitround": "bitround:BitroundCodec",
     "cast_value": "cast_value:CastValueCodec",
-    "scale_offset": "scale_offset:ScaleOffsetCodec",
+    "number_filters": "bitround:BitroundCodec scale_offset:ScaleOffsetCodec",
     "bytes": "bytes:BytesCodec",
     "n5_default": "n5_default:N5DefaultCodec",
     "packbits": "packbits:PackbitsCodec",

@@ -28,7 +28,7 @@ from aiozarr.model import JOURNAL_HEADER_KEY, ByteRange, Entry, Value, Version
 from aiozarr.schedule.events import current_recorder
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.stores.wrapper_store import WrapperStore, entries_of
 from aiozarr.transfer import CopyReport, copy
 from aiozarr.transfer.copy import opened
 from aiozarr.transfer.copy_rules import check_disjoint

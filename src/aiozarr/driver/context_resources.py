@@ -11,10 +11,10 @@ from typing import Any, Literal, TypeAlias
 from aiozarr.common.formatting import shown
 from aiozarr.driver.json_members import JSON, Members, Parse, as_json, boolean, integer, invalid, number, text
 from aiozarr.model import Value
+from aiozarr.stores.cache_backend import CachedValue, MemoryCache
+from aiozarr.stores.cache_store import CacheStore
 from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer
-from aiozarr.stores.wrappers.cache_backend import CachedValue, MemoryCache
-from aiozarr.stores.wrappers.cache_store import CacheStore
 
 Bound: TypeAlias = bool | float
 """When cached data must be revalidated: True always, False never, or if they are older than this Unix time."""

@@ -120,6 +120,13 @@ LONG_OPERATION_OBJECTS = 64
 MAX_PENDING_RANGES = 128
 """An operation with so many ranges that wait for their requests begins no further objects."""
 
+MAX_PENDING_LOCATED = 256
+"""As `MAX_PENDING_RANGES`, for reads of located chunks: a thousand neighbours come in four requests, and decoding still
+begins before the last of them."""
+
+MAX_WAITING_REQUESTS = 64
+"""Requests that wait for another origin before a read begins no further objects."""
+
 
 class Operation(RequestSource):
     """One operation of one caller on the stores behind one request queue. Lives on the I/O loop.
@@ -332,3 +339,44 @@ class Operation(RequestSource):
     @abstractmethod
     def add_to_report(self) -> None:
         """Add the operation to the caller's report."""
+
+
+class OriginRequests(RequestSource):
+    """Requests of a read that wait in the queue of another origin than the read itself.
+
+    Args:
+        operation: the read.
+        queue: the queue of the origin.
+    """
+
+    def __init__(self, operation: Operation, queue: RequestQueue) -> None:
+        self.max_requests = operation.max_requests
+        self.max_bytes = operation.max_bytes
+        self.queue = queue
+        self.ready: deque[ScheduledRequest] = deque()
+        self._operation = operation
+        queue.register(self)
+
+    def add(self, request: ScheduledRequest) -> None:
+        """Send `request` as soon as the queue has room."""
+        self.ready.append(request)
+        self.queue.wake(self)
+
+    def next(self) -> ScheduledRequest | None:
+        if len(self.ready) == MAX_WAITING_REQUESTS:
+            self._operation.resume()
+        return self.ready.popleft() if self.ready else None
+
+    def pending(self) -> int:
+        return len(self.ready)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the read should begin nothing else."""
+        return len(self.ready) >= MAX_WAITING_REQUESTS
+
+    def take_all(self) -> list[ScheduledRequest]:
+        """Return the requests that were not sent, which are no longer this source's."""
+        unsent = list(self.ready)
+        self.ready.clear()
+        return unsent

@@ -12,8 +12,8 @@ from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.in_flight import InternedKey
 from aiozarr.engine.layout import keyed_projections
-from aiozarr.engine.located_reads import MAX_PENDING_LOCATED, locate_prepared
 from aiozarr.engine.object_read import NO_SPLIT, count_parts, split_limit, split_range
+from aiozarr.engine.operation import MAX_PENDING_LOCATED
 from aiozarr.engine.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.partial_plan import PartialChunkPlanner, partial_planner, whole_of
 from aiozarr.engine.plan import ROWS, FixedRows, Plan, PlanRow, plan_bounds, wanted_ranges
@@ -28,7 +28,7 @@ from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits, coalesce
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
-from aiozarr.stores.capabilities import LocatingStore, Location
+from aiozarr.stores.capabilities import LocatingStore, Location, locate_prepared
 from aiozarr.stores.contract import Store
 
 WORKERS = 64

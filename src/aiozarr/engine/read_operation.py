@@ -19,7 +19,7 @@ from aiozarr.engine.in_flight import (
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.operation import Operation, Progress
+from aiozarr.engine.operation import MAX_PENDING_LOCATED, Operation, OriginRequests, Progress
 from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.state import EngineState
@@ -28,11 +28,10 @@ from aiozarr.grid.projection import ChunkSelection
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
-from aiozarr.stores.capabilities import LocatingStore, Location
+from aiozarr.stores.capabilities import LocatingStore, Location, locate, locate_prepared
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
-    from aiozarr.engine.located_reads import OriginRequests
     from aiozarr.engine.partial_plan import PartialChunkPlanner
     from aiozarr.engine.shard_index import IndexFetch, OnIndex
 
@@ -178,8 +177,6 @@ class ReadOperation(Operation):
         if not isinstance(store, LocatingStore):
             begin(None)
             return
-        from aiozarr.engine.located_reads import MAX_PENDING_LOCATED, locate, locate_prepared
-
         self.max_pending_ranges = MAX_PENDING_LOCATED
         try:
             location = locate(store, key)
@@ -215,8 +212,6 @@ class ReadOperation(Operation):
             return
         origin = self._origins.get(id(queue))
         if origin is None:
-            from aiozarr.engine.located_reads import OriginRequests
-
             origin = self._origins[id(queue)] = OriginRequests(self, queue)
         origin.add(request)
 

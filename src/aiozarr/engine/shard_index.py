@@ -19,8 +19,8 @@ from aiozarr.engine.worker_pool import FunctionCall, WorkItem
 from aiozarr.errors import located
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
+from aiozarr.stores.capabilities import fetch_tail
 from aiozarr.stores.contract import Store
-from aiozarr.stores.object_tail import fetch_tail
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from aiozarr.common.lazy_names import lazy_names
 if TYPE_CHECKING:
     from aiozarr.hierarchy.array import Array
     from aiozarr.hierarchy.consolidate import consolidate_metadata
-    from aiozarr.hierarchy.create import create_array, create_group
+    from aiozarr.hierarchy.functions import create_array, create_group, read_many
     from aiozarr.hierarchy.group import Group
     from aiozarr.hierarchy.info import ArrayInfo, GroupInfo
     from aiozarr.hierarchy.open import open_array, open_group, require_array, require_group
-    from aiozarr.hierarchy.read_views import read_many
     from aiozarr.hierarchy.validation import Finding, ValidateReport, validate
     from aiozarr.hierarchy.verification import BadObject, VerifyReport, verify
     from aiozarr.hierarchy.view import View
@@ -23,11 +22,10 @@ else:
         {
             ".array": "Array",
             ".consolidate": "consolidate_metadata",
-            ".create": "create_array create_group",
+            ".functions": "create_array create_group read_many",
             ".group": "Group",
             ".info": "ArrayInfo GroupInfo",
             ".open": "open_array open_group require_array require_group",
-            ".read_views": "read_many",
             ".validation": "Finding ValidateReport validate",
             ".verification": "BadObject VerifyReport verify",
             ".view": "View",

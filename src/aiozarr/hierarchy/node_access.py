@@ -35,7 +35,6 @@ from aiozarr.errors import (
     StoreTimeoutError,
     UnauthenticatedError,
 )
-from aiozarr.hierarchy.call_batches import calls_of
 from aiozarr.metadata.format_rules import ancestors, check_path, document_write_order, key_prefix, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
@@ -44,6 +43,7 @@ from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.requests import retry_delay
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
+from aiozarr.stores.blocking import in_shared_thread
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
@@ -245,7 +245,7 @@ async def read_now(
         return found
 
     try:
-        return await calls_of(accesses[0].engine).call(read)
+        return await in_shared_thread(read)
     except LimitError:
         return None
     except StoreError as error:
@@ -403,7 +403,7 @@ async def has_keys_below(access: NodeAccess) -> bool | None:
 
         if isinstance(store, LocalStore) and type(store).scan is LocalStore.scan:
             with suppress(StoreError):
-                return await calls_of(access.engine).call(lambda: has_keys(store, prefix))
+                return await in_shared_thread(lambda: has_keys(store, prefix))
     entries = access.scheduled.scan(prefix)
     try:
         async for _ in entries:

@@ -22,7 +22,7 @@ from aiozarr.hierarchy.open import open as open_node
 from aiozarr.metadata.format_rules import join_path
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.settings import Settings, settings_or_default
-from aiozarr.stores.wrappers.wrapper_store import entries_of
+from aiozarr.stores.wrapper_store import entries_of
 
 if TYPE_CHECKING:
     from aiozarr.engine import ArrayLayout

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     )
     from aiozarr.stores.blocking import BlockingStore
     from aiozarr.stores.bucket.store import ObjectStore
+    from aiozarr.stores.cache_store import CacheStore
     from aiozarr.stores.contract import Store, byte_view
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.local.store import LocalStore
     from aiozarr.stores.memory_store import MemoryStore
+    from aiozarr.stores.prefix_store import PrefixStore
+    from aiozarr.stores.trace_store import LatencyStore, StoreEvent, TraceStore
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_references, from_url, register_store
-    from aiozarr.stores.wrappers.cache_store import CacheStore
-    from aiozarr.stores.wrappers.prefix_store import PrefixStore
-    from aiozarr.stores.wrappers.trace_store import LatencyStore, StoreEvent, TraceStore
-    from aiozarr.stores.wrappers.wrapper_store import ReadOnlyStore, WrapperStore
+    from aiozarr.stores.wrapper_store import ReadOnlyStore, WrapperStore
     from aiozarr.stores.zip import ZipStore
 
 else:
@@ -53,10 +53,10 @@ else:
             ".memory_store": "MemoryStore",
             ".transformer": "CachingTransformer StorageTransformer register_storage_transformer",
             ".urls": "from_references from_url register_store",
-            ".wrappers.cache_store": "CacheStore",
-            ".wrappers.trace_store": "LatencyStore StoreEvent TraceStore",
-            ".wrappers.prefix_store": "PrefixStore",
-            ".wrappers.wrapper_store": "ReadOnlyStore WrapperStore",
+            ".cache_store": "CacheStore",
+            ".trace_store": "LatencyStore StoreEvent TraceStore",
+            ".prefix_store": "PrefixStore",
+            ".wrapper_store": "ReadOnlyStore WrapperStore",
             ".zip": "ZipStore",
         },
     )

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from aiozarr.errors import PreconditionFailedError, UnsupportedOperationError
-from aiozarr.model import ByteRange, IfAbsent, IfMatch, Precondition, Range, Value, Version
+from aiozarr.errors import ChangedError, PreconditionFailedError, UnsupportedOperationError
+from aiozarr.model import ByteRange, Entry, IfAbsent, IfMatch, Precondition, Range, Suffix, Value, Version
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -310,3 +310,79 @@ async def conditions_hold(
         return second is not None and await try_put(b"4", IfMatch(first)) is None
     finally:
         await erase(key)
+
+
+def locate(store: Store, key: str) -> Location | None:
+    """Return where the value of `key` is; None if it is requested by its key.
+
+    Raises:
+        LookupError: `LocatingStore.prepare` must be called first.
+    """
+    location = store.locate(key) if isinstance(store, LocatingStore) else None
+    return location if location is not None and location.length else None
+
+
+def locate_prepared(store: Store, key: str) -> Location | None:
+    """As `locate`, after `prepare`, which may have failed: the request by its key raises the error then."""
+    try:
+        return locate(store, key)
+    except LookupError:
+        return None
+
+
+MAX_TAIL_ATTEMPTS = 4
+"""Attempts to read the end of an object that is replaced between the request for its size and that for its bytes."""
+
+
+async def fetch_tail(
+    suffix: Suffix,
+    stat: Callable[[], Awaitable[Entry | None]],
+    fetch: Callable[[ByteRange, Version | None], Awaitable[Value | None]],
+    *,
+    if_match: Version | None,
+    known: Entry | None = None,
+    on_changed: Callable[[], object] | None = None,
+) -> Value | None:
+    """Fetch the last bytes of an object. The range is requested of the version that had the size.
+
+    If the object was replaced in between, both begin again.
+
+    Args:
+        suffix: the number of bytes, cut at the object's beginning.
+        stat: returns size and version of the object, or None if it is not stored.
+        fetch: fetches a range of the given version of the object. It gets `suffix` itself if `stat` reports no size.
+        if_match: the version that the object must have.
+        known: size and version that were seen before, in place of the first `stat`.
+        on_changed: called before the size is looked up again.
+
+    Returns: the bytes, or None if the object is not stored.
+
+    Raises:
+        ChangedError: the object is replaced again and again, or does not have the version `if_match`.
+    """
+    attempts = 0
+    while True:
+        entry, is_known, known = known, bool(known and known.size), None
+        if entry is None or not is_known:
+            attempts += 1
+            entry = await stat()
+        if entry is None:
+            return None
+        if entry.size is None:
+            return await fetch(suffix, if_match)
+        start = max(0, entry.size - suffix.length)
+        if start == entry.size:
+            return Value(b"", entry.version, entry.size)
+        is_last = not is_known and (if_match is not None or attempts == MAX_TAIL_ATTEMPTS)
+        try:
+            value = await fetch(Range(start, entry.size - start), if_match or entry.version)
+        except ChangedError:
+            if is_last:
+                raise
+        else:
+            if value is None or value.size in (None, entry.size):
+                return value
+            if is_last:
+                raise ChangedError("the object changes while its end is looked for")
+        if on_changed is not None:
+            on_changed()

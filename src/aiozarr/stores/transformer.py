@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.plugins import NamedConfiguration, check_class, load_class, unknown_extension
+from aiozarr.stores.cache_backend import MemoryCache
+from aiozarr.stores.cache_store import CacheStore
 from aiozarr.stores.contract import Store
-from aiozarr.stores.wrappers.cache_backend import MemoryCache
-from aiozarr.stores.wrappers.cache_store import CacheStore
 
 _POINT = "storage_transformer"
 _known: dict[str, type[StorageTransformer]] = {}

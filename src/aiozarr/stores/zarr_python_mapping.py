@@ -11,7 +11,7 @@ from weakref import ref
 
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.stores.contract import Store
-from aiozarr.stores.wrappers.prefix_store import PrefixStore
+from aiozarr.stores.prefix_store import PrefixStore
 from aiozarr.stores.zarr_python_store import AdaptedStore, BufferStore
 
 _mapped: dict[int, tuple[ref[Any], Store | None]] = {}

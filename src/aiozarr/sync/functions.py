@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiozarr import conversion, hierarchy, transfer
-from aiozarr.hierarchy.read_views import wrong_view_error
+from aiozarr.hierarchy.functions import wrong_view_error
 from aiozarr.hierarchy.view import AnyArray
 from aiozarr.sync.array import Array, View
 from aiozarr.sync.group import Group

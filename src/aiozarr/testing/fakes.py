@@ -21,7 +21,7 @@ from aiozarr.model import ByteRange, Entry, Precondition, Supports, Value, Versi
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes, takes_max_bytes
 from aiozarr.stores.memory_store import MemoryStore
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore, entries_of
+from aiozarr.stores.wrapper_store import WrapperStore, entries_of
 from aiozarr.testing.faults import Action, Call, Corrupt, Delay, Hang, LoseResponse, Plan
 
 

@@ -23,7 +23,7 @@ from aiozarr.stores.capabilities import PROBE_PREFIX, UploadStore
 from aiozarr.stores.local.atomic_write import prune, remove_files
 from aiozarr.stores.local.stored_file import store_error
 from aiozarr.stores.local.walk import abandoned_files
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore
+from aiozarr.stores.wrapper_store import WrapperStore
 
 MIN_AGE_SECONDS = 3600.0
 """Younger leftovers stay: their process may be running on another machine."""

@@ -209,7 +209,7 @@ def child_store(store: Store, path: str) -> Store:
     child = store.child_store(path)
     if child is None:
         # Imported on use: most programs need no wrapper.
-        from aiozarr.stores.wrappers.prefix_store import PrefixStore
+        from aiozarr.stores.prefix_store import PrefixStore
 
         child = PrefixStore(store, path)
     return child

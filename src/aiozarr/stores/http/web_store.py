@@ -40,10 +40,10 @@ from aiozarr.stores.capabilities import (
     NowaitStore,
     PendingFetch,
     ResponseHead,
+    fetch_tail,
 )
 from aiozarr.stores.contract import Store
 from aiozarr.stores.http.object_client import ObjectClient, is_clipped
-from aiozarr.stores.object_tail import fetch_tail
 
 ClientT = TypeVar("ClientT", bound=ObjectClient)
 

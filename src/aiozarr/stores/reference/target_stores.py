@@ -16,7 +16,7 @@ from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
 from aiozarr.stores.contract import Store
 from aiozarr.stores.reference.columns import Target
 from aiozarr.stores.reference.guard import ReferenceGuard, is_local, local_path, longest_prefix
-from aiozarr.stores.wrappers.wrapper_store import WrapperStore
+from aiozarr.stores.wrapper_store import WrapperStore
 
 MAX_CACHED_TARGETS = 1 << 16
 """URLs whose store and key are in memory."""

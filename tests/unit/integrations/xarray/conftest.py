@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 
 from aiozarr.stores import LocalStore, Store
-from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore
+from aiozarr.stores.wrapper_store import StoreOperation, WrapperStore
 
 T = TypeVar("T")
 

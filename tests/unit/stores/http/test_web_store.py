@@ -17,8 +17,8 @@ from aiozarr.errors import (
     UnsupportedOperationError,
 )
 from aiozarr.model import Entry, Range, Suffix, Version
+from aiozarr.stores.capabilities import MAX_TAIL_ATTEMPTS
 from aiozarr.stores.http.store import HTTPStore
-from aiozarr.stores.object_tail import MAX_TAIL_ATTEMPTS
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -298,7 +298,7 @@ async def test_values_in_memory_are_bounded_in_number_however_small() -> None:
 
 async def test_an_age_saves_the_question_until_it_is_over(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1e9
-    monkeypatch.setattr("aiozarr.stores.wrappers.cache_store.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr("aiozarr.stores.cache_store.time", SimpleNamespace(time=lambda: now))
     inner = FakeStore({"k": b"old"}, latency=0)
     store = make(inner, max_age=60)
     await store.fetch("k")

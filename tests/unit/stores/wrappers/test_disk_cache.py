@@ -17,10 +17,9 @@ import pytest
 
 from aiozarr.errors import PermissionDeniedError
 from aiozarr.model import Range, Suffix, Value, Version
-from aiozarr.stores import CacheStore, HTTPStore, LocalStore, MemoryStore, PrefixStore
-from aiozarr.stores.wrappers import disk_cache
-from aiozarr.stores.wrappers.cache_backend import InvalidationGuard
-from aiozarr.stores.wrappers.disk_cache import DiskCache, stable_name
+from aiozarr.stores import CacheStore, HTTPStore, LocalStore, MemoryStore, PrefixStore, disk_cache
+from aiozarr.stores.cache_backend import InvalidationGuard
+from aiozarr.stores.disk_cache import DiskCache, stable_name
 from aiozarr.testing.fakes import FakeStore
 from tests.support.child_process import run_script
 

@@ -35,9 +35,9 @@ from typing import Any, Final, NamedTuple
 
 from aiozarr.errors import PermissionDeniedError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Suffix, Value, Version, resolve_range
+from aiozarr.stores.cache_backend import CacheBackend, CachedValue, InvalidationGuard, ObjectKey, is_below
 from aiozarr.stores.contract import byte_view
 from aiozarr.stores.memory_store import MemoryStore
-from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, InvalidationGuard, ObjectKey, is_below
 
 if sys.platform != "win32":  # the constructor refuses Windows
     import fcntl

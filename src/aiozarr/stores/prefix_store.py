@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from aiozarr.errors import EraseError, LimitError, StoreError
 from aiozarr.model import Entry, check_key, check_prefix
 from aiozarr.stores.contract import Keys, Store, split_root, with_root
-from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore, entries_of
+from aiozarr.stores.wrapper_store import StoreOperation, WrapperStore, entries_of
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from aiozarr.common.concurrency import PerLoop
 from aiozarr.model import ByteRange, Entry
 from aiozarr.stores.contract import Keys, Store, byte_view
-from aiozarr.stores.wrappers.wrapper_store import (
+from aiozarr.stores.wrapper_store import (
     OperationName,
     StoreOperation,
     WrapperStore,

@@ -10,22 +10,21 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.hierarchy import call_batches
-from aiozarr.hierarchy.call_batches import MAX_THREADS, MIN_CALLS, CallBatches
-from aiozarr.stores import LocalStore
-from aiozarr.stores.blocking import start_in_thread
+from aiozarr.stores import LocalStore, blocking
+from aiozarr.stores.blocking import MAX_THREADS, MIN_CALLS, CallBatches, start_in_thread
 
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What was handed to threads."""
+    """The batches that were handed to threads."""
     seen: list[object] = []
 
     def start(call: Any) -> Any:
-        seen.append(call)
+        if getattr(call, "func", None) is blocking._run:
+            seen.append(call)
         return start_in_thread(call)
 
-    monkeypatch.setattr(call_batches, "start_in_thread", start)
+    monkeypatch.setattr(blocking, "start_in_thread", start)
     return seen
 
 

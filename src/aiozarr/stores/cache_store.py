@@ -13,10 +13,10 @@ from typing_extensions import Buffer
 from aiozarr.common.concurrency import SingleFlight
 from aiozarr.model import ByteRange, Value, Version, check_key, check_prefix
 from aiozarr.stores.blocking import in_thread_uncancelled
+from aiozarr.stores.cache_backend import CacheBackend, CachedValue, MemoryCache, ObjectKey, is_below
 from aiozarr.stores.contract import Store, check_max_bytes
-from aiozarr.stores.wrappers.cache_backend import CacheBackend, CachedValue, MemoryCache, ObjectKey, is_below
-from aiozarr.stores.wrappers.disk_cache import DiskCache
-from aiozarr.stores.wrappers.wrapper_store import StoreOperation, WrapperStore
+from aiozarr.stores.disk_cache import DiskCache
+from aiozarr.stores.wrapper_store import StoreOperation, WrapperStore
 
 T = TypeVar("T")
 

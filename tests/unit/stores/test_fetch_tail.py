@@ -8,7 +8,7 @@ import pytest
 
 from aiozarr.errors import ChangedError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
-from aiozarr.stores.object_tail import MAX_TAIL_ATTEMPTS, fetch_tail
+from aiozarr.stores.capabilities import MAX_TAIL_ATTEMPTS, fetch_tail
 
 SUFFIX = Suffix(4)
 
