@@ -279,4 +279,4 @@ async def copy_one(
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
         counters.add_copied(entry, copied.size, is_changed=copied.changed)
-    return counters.report(seconds=perf_counter() - started, requests=report.requests)
+    return counters.report(seconds=perf_counter() - started, requests=report.requests, metadata_documents=0)

@@ -156,14 +156,13 @@ class CopyCounters:
 
     def report(self, **others: Any) -> CopyReport:
         """Return the report of the present counts, with values of `others`."""
-        counts: dict[str, Any] = dict(self.counts)
+        facts: dict[str, Any] = {**self.counts, **others}
         return CopyReport(
             failed=tuple(self.failed),
             changed=tuple(self._changed),
             planned=tuple(self._planned),
             dry_run=self._is_dry_run,
-            **counts,
-            **others,
+            **facts,
         )
 
 

@@ -34,7 +34,7 @@ ASSUMED_BYTES = 1 << 20
 """The bytes that an object of unknown size counts until its response has come."""
 
 
-class Download(Operation):
+class Download(Operation, ResponseHandler):
     """The small objects of one copy. Lives on the I/O thread.
 
     Args:
@@ -85,7 +85,7 @@ class Download(Operation):
         self._on_failed = on_failed
         self._on_missing = on_missing
         self._entries: deque[Entry] = deque()
-        self._requests: set[_ObjectDownload] = set()
+        self._requests: dict[FetchRequest, Entry] = {}
         self._writes = 0
         self._is_closed = False
         self._room: asyncio.Future[None] | None = None
@@ -116,17 +116,19 @@ class Download(Operation):
             room, self._room = self._room, None
             if not room.done():
                 room.set_result(None)
-        download = _ObjectDownload(self, entry)
-        self._requests.add(download)
-        return download.request
+        size = entry.size
+        held, most = (ASSUMED_BYTES, self.settings.max_request_bytes) if size is None else (size, max(1, size))
+        request = FetchRequest(self, self.source, entry.key, None, self, held=held, expected=held, max_bytes=most)
+        self._requests[request] = entry
+        return request
 
     def pending(self) -> int:
         return len(self._entries)
 
     def abandon(self) -> None:
         self._entries.clear()
-        for download in list(self._requests):
-            self.queue.cancel(download.request)
+        for request in list(self._requests):
+            self.queue.cancel(request)
 
     def is_idle(self) -> bool:
         return not self._requests and not self._writes
@@ -142,37 +144,31 @@ class Download(Operation):
 
     # --- an object's way ---------------------------------------------------------------------------------------------
 
-    def downloaded(self, download: _ObjectDownload, error: BaseException | None) -> None:
-        """A request has ended: have the object written, or give it up."""
-        request, entry = download.request, download.entry
-        self._requests.discard(download)
+    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+        """Have the object of a response written, or give it up."""
+        entry, value = self._requests.pop(request), request.value
         self._reads.requests += request.attempts
         self._reads.retries += max(0, request.attempts - 1)
-        value = request.value
         if self.stopped or isinstance(error, asyncio.CancelledError):
-            request.release()
-            self.check_end()
-            return
-        if error is not None and not isinstance(error, ChangedError | LimitError | ShortReadError):
+            pass
+        elif error is not None and not isinstance(error, ChangedError | LimitError | ShortReadError):
             self._fail(entry, error)
         elif value is None and error is None and entry.size is None and self._on_missing is not None:
             self._on_missing(entry)
-        elif error is not None or value is None:
-            self.deferred.append(entry)
         else:
-            nbytes = request.held
-            self._reads.bytes_wanted += nbytes
-            self._reads.bytes_fetched += nbytes
-            if is_replaced(entry, value, previous_size=None, strict=self.verify is not None) is False:
-                self._writes += 1
-                self.pool.submit(_FileWrite(self, download), self.fairness_key)
-                return
+            if error is None and value is not None:
+                self._reads.bytes_wanted += request.held
+                self._reads.bytes_fetched += request.held
+                if is_replaced(entry, value, previous_size=None, strict=self.verify is not None) is False:
+                    self._writes += 1
+                    self.pool.submit(_FileWrite(self, request, entry), self.fairness_key)
+                    return
             self.deferred.append(entry)
         request.release()
         self.check_end()
 
     def written(self, write: _FileWrite) -> None:
-        """A worker has written an object, or failed to."""
+        """Count an object that a worker has written, or failed to."""
         self._writes -= 1
         request, entry, error = write.request, write.entry, write.error
         self._engine.invalidate(self.destination, entry.key)
@@ -196,32 +192,16 @@ class Download(Operation):
             self.stop(failure)
 
 
-class _ObjectDownload(ResponseHandler):
-    """What follows on the response of the request for one whole object."""
-
-    def __init__(self, download: Download, entry: Entry) -> None:
-        size = entry.size
-        held, most = (ASSUMED_BYTES, download.settings.max_request_bytes) if size is None else (size, max(1, size))
-        self.download = download
-        self.entry = entry
-        self.request = FetchRequest(
-            download, download.source, entry.key, None, self, held=held, expected=held, max_bytes=most
-        )
-
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
-        self.download.downloaded(self, error)
-
-
 class _FileWrite(WorkItem):
     """The write of one object in a worker."""
 
     __slots__ = ("download", "entry", "request")
 
-    def __init__(self, download: Download, part: _ObjectDownload) -> None:
-        super().__init__(max(part.request.held, FILE_WORK_BYTES))
+    def __init__(self, download: Download, request: FetchRequest, entry: Entry) -> None:
+        super().__init__(max(request.held, FILE_WORK_BYTES))
         self.download = download
-        self.request = part.request
-        self.entry = part.entry
+        self.request = request
+        self.entry = entry
 
     def run(self) -> None:
         self.run_batch_from([self], 0)
