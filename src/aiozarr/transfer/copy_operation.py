@@ -287,12 +287,10 @@ class CopyOperation:
         for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
             if outcome is True:
                 self._add_copied(entry, entry.size or 0)
-            elif outcome is False:
-                await self._copy_one(entry)
             elif isinstance(outcome, Exception):
                 self._fail(entry, outcome)
             else:
-                raise outcome
+                await self._copy_one(entry)
 
     async def _is_equal(self, entry: Entry) -> bool:
         """Return whether the destination has an object of a source without a listing, and count it then."""

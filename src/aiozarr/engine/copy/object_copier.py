@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.common.concurrency import ByteSemaphore, for_each, map_concurrently
+from aiozarr.common.concurrency import ByteSemaphore, for_each
 from aiozarr.engine.copy.copy_route import (
     CopyFacts,
     CopyPolicy,
@@ -286,7 +286,7 @@ class ObjectCopier:
 
     # --- small files -------------------------------------------------------------------------------------------------
 
-    async def copy_batch(self, entries: Sequence[Entry]) -> list[Exception | bool]:
+    async def copy_batch(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Copy objects of a blocking store, which one call of a worker reads and, if it can, stores as well.
 
         Returns: for each object True, or False if it is not as listed or an error may be temporary and `copy` must
@@ -295,70 +295,61 @@ class ObjectCopier:
         source, destination = self.source, self.destination
         assert isinstance(source, BlockingStore)
         reads, writes = Totals(), Totals()
+        outcomes: list[Value | Exception | bool] = []
+
+        def read() -> None:
+            outcomes.extend([self._read_now(source, entry, reads) for entry in entries])
+
+        def copy() -> None:
+            assert isinstance(destination, BlockingStore)
+            read()
+            values = {number: value for number, value in enumerate(outcomes) if isinstance(value, Value)}
+            objects = [(entries[number].key, value.data) for number, value in values.items()]
+            writes.requests += len(values) * (2 if self._policy.verify == "checksum" else 1)
+            errors = store_now(destination, objects, verify=self._policy.verify)
+            for (number, value), error in zip(values.items(), errors, strict=True):
+                outcomes[number] = error is None or _lasting_error(error)
+                writes.bytes_written += size_of(value) if error is None else 0
+
+        async def store(number: int) -> None:
+            value = outcomes[number]
+            if isinstance(value, Value):
+                try:
+                    await self._store(entries[number].key, value.data)
+                    outcomes[number] = True
+                except Exception as error:
+                    outcomes[number] = error
+
         sizes = [entry.size or 0 for entry in entries]
         held = sum(map(self._memory_bytes, sizes))
-
-        def read() -> list[Value | Exception | None]:
-            return [self._read_now(source, entry, reads) for entry in entries]
-
-        def copy() -> list[Exception | bool]:
-            assert isinstance(destination, BlockingStore)
-            read_objects = read()
-            values = [
-                (entry.key, each.data)
-                for entry, each in zip(entries, read_objects, strict=True)
-                if isinstance(each, Value)
-            ]
-            writes.requests += len(values) * (2 if self._policy.verify == "checksum" else 1)
-            errors = iter(store_now(destination, values, verify=self._policy.verify))
-            outcomes: list[Exception | bool] = []
-            for each in read_objects:
-                error = next(errors) if isinstance(each, Value) else each
-                if isinstance(each, Value) and error is None:
-                    writes.bytes_written += size_of(each)
-                    outcomes.append(True)
-                else:
-                    outcomes.append(False if error is None or _may_pass(error) else error)
-            return outcomes
-
-        async def store(number: int) -> Exception | bool:
-            each = read_objects[number]
-            if isinstance(each, Value):
-                try:
-                    await self._store(entries[number].key, each.data)
-                except Exception as error:
-                    return error
-                return True
-            return each or False
-
         work_bytes = sum([max(size, FILE_WORK_BYTES) for size in sizes])
         try:
-            if not isinstance(destination, BlockingStore):
+            if isinstance(destination, BlockingStore):
+                # Little work per system call: several threads would wait for the interpreter's lock, in turn.
+                is_small = sum(sizes) < MIN_PARALLEL_BYTES * len(sizes)
+                async with self._memory.hold(held), self._small if is_small else nullcontext():
+                    await self._engine.run_in_worker(copy, work_bytes)
+            else:
                 async with self._batch_memory.hold(held):
-                    read_objects = await self._engine.run_in_worker(read, work_bytes)
-                    return await map_concurrently(store, range(len(entries)), concurrency=len(entries))
-            # Little work per system call: several threads would wait for the interpreter's lock, in turn.
-            is_small = sum(sizes) < MIN_PARALLEL_BYTES * len(sizes)
-            async with self._memory.hold(held), self._small if is_small else nullcontext():
-                return await self._engine.run_in_worker(copy, work_bytes)
+                    await self._engine.run_in_worker(read, work_bytes)
+                    await for_each(store, range(len(entries)), concurrency=len(entries))
+            return outcomes
         finally:
             self._report.add(source.url, reads)
             if isinstance(destination, BlockingStore):
                 self._engine.invalidate(destination, None)
                 self._report.add(destination.url, writes)
 
-    def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | None:
-        """Read one object in the calling worker: its error, or None if it is not as listed or may be read later."""
+    def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | bool:
+        """Read one object in the calling worker: its error, or False if it is not as listed or may be read later."""
         reads.requests += 1
         part = Range(0, self._part_bytes) if source.supports.clipped_reads else None
         try:
             value = source.fetch_now(entry.key, part)
         except Exception as error:
-            return None if _may_pass(error) else error
-        if value is None:
-            return None
-        if is_replaced(entry, value, previous_size=None, strict=True) is not False:
-            return None
+            return _lasting_error(error)
+        if value is None or is_replaced(entry, value, previous_size=None, strict=True) is not False:
+            return False
         reads.bytes_wanted += entry.size or 0
         reads.bytes_fetched += entry.size or 0
         return value
@@ -431,8 +422,9 @@ class ObjectCopier:
         return size + min(size, self._part_bytes) if self._policy.verify == "checksum" else size
 
 
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, StoreError) and error.retryable
+def _lasting_error(error: Exception) -> Exception | bool:
+    """Return an error that will occur again, or False if it may be temporary."""
+    return False if isinstance(error, StoreError) and error.retryable else error
 
 
 def _size(data: Buffer | FileBody) -> int:
