@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.common.fork_safe import ForkSafeLock
-from aiozarr.errors import AiozarrError, StoreError
+from aiozarr.errors import AiozarrError
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -195,23 +195,6 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
         task.cancel()
         task.add_done_callback(retrieve_error)
     await wait_uncancelled(*tasks)
-
-
-UNDO_SECONDS = 5.0
-"""The time in which an operation that has failed is undone, for example in which the parts of an upload are removed."""
-
-
-@asynccontextmanager
-async def undone_on_failure(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Await `undo()` if the body fails or is cancelled, for at most `UNDO_SECONDS`. Its `StoreError` is dropped."""
-    try:
-        yield
-    except BaseException:
-        from anyio import move_on_after  # imported on use: few operations fail
-
-        with move_on_after(UNDO_SECONDS, shield=True), contextlib.suppress(StoreError):
-            await undo()
-        raise
 
 
 class PerLoop(Generic[T]):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from aiozarr.common.concurrency import map_concurrently, undone_on_failure
+from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.capabilities import UploadedPart, UploadStore
 
 if TYPE_CHECKING:

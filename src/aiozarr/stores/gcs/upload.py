@@ -13,13 +13,13 @@ from typing import Any
 
 import anyio
 
-from aiozarr.common.concurrency import undone_on_failure
 from aiozarr.errors import PreconditionFailedError, StoreError, UnauthenticatedError, UnsupportedOperationError
 from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, BucketClient, crc32c_of
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.address import GcsEndpoint

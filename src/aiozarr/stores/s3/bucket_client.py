@@ -10,7 +10,7 @@ from contextlib import suppress
 from hashlib import md5
 from typing import Any
 
-from aiozarr.common.concurrency import SingleFlight, map_concurrently, undone_on_failure
+from aiozarr.common.concurrency import SingleFlight, map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
@@ -18,6 +18,7 @@ from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.bucket.bucket_client import ALGORITHMS, BodyChecksum, BucketClient, checksum_of, condition_headers
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
