@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnauthenticatedError
-from aiozarr.metadata.format_rules import (
-    CONSOLIDATED_MEMBER,
-    GROUP_KEY,
-    V3_KEY,
-    ZMETADATA_KEY,
-    document_write_order,
-    key_prefix,
-)
+from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY, ZMETADATA_KEY, document_write_order
 from aiozarr.model import Value
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -115,7 +108,7 @@ class ReplacedNodes:
         from aiozarr.metadata.formats import PROBE_KEYS, parse_node
         from aiozarr.metadata.records import ArrayMetadata
 
-        prefix, settings = key_prefix(path), self._source.settings
+        prefix, settings = f"{path}/" if path else "", self._source.settings
         documents = dict.fromkeys(PROBE_KEYS)
         try:
             for name in self._names[path]:
