@@ -21,7 +21,7 @@ ABORT_SECONDS = 5.0
 
 
 class RunUploadRequest(Protocol):
-    """Schedules and repeats one request of a `MultipartUpload`."""
+    """Schedules and repeats one request of an upload."""
 
     def __call__(self, send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
         """Await `send(attempt)`, which sends `nbytes` bytes, when there is room for a request.
@@ -31,70 +31,57 @@ class RunUploadRequest(Protocol):
         ...
 
 
-class MultipartUpload:
+async def upload_in_parts(
+    store: UploadStore,
+    key: str,
+    body: BodyReader,
+    part_bytes: int,
+    run_request: RunUploadRequest,
+    *,
+    precondition: Precondition | None = None,
+    concurrency: int,
+) -> Version | None:
     """Store one object in parts, whole or not at all. Parts that were stored are removed if the upload fails.
 
     Each attempt of a request reads its bytes anew.
 
     Args:
-        store, key: the object.
+        store: the store of the object.
+        key: its key.
         body: its bytes.
         part_bytes: the size of the parts; the last one may be smaller.
         run_request: schedules one request.
+        precondition: holds when all parts are stored.
         concurrency: the parts that are uploaded at a time.
+
+    Returns: the version of the object, or None if the store reports none.
+
+    Raises:
+        PreconditionFailedError: `precondition` does not hold when all parts are stored.
     """
+    upload_id = await run_request(lambda _: store.begin_parts(key))
 
-    def __init__(
-        self,
-        store: UploadStore,
-        key: str,
-        body: BodyReader,
-        part_bytes: int,
-        run_request: RunUploadRequest,
-        *,
-        concurrency: int,
-    ) -> None:
-        self._store = store
-        self._key = key
-        self._body = body
-        self._part_bytes = part_bytes
-        self._run_request = run_request
-        self._concurrency = concurrency
+    async def upload_part(number: int) -> UploadedPart:
+        start = number * part_bytes
+        part = body.part(start, min(part_bytes, body.nbytes - start))
+        return await run_request(lambda _: store.upload_part(key, upload_id, number, part), part.nbytes)
 
-    async def upload(self, precondition: Precondition | None = None) -> Version | None:
-        """Upload the object and return its version, or None if the store reports none.
-
-        Raises:
-            PreconditionFailedError: `precondition` does not hold when all parts are stored.
-        """
-        upload_id = await self._run_request(lambda _: self._store.begin_parts(self._key))
+    async def complete(attempt: int) -> Version | None:
         try:
-            return await self._upload_parts(upload_id, precondition)
-        except BaseException:
-            from anyio import move_on_after  # imported on use: few uploads fail
+            return await store.complete_parts(key, upload_id, parts, precondition=precondition)
+        except StoreError as error:
+            # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
+            stored = await store.stat(key) if attempt > 1 and error.status == 404 else None
+            if stored is None or stored.size != body.nbytes:
+                raise
+            return stored.version
 
-            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
-                await self._store.abort_parts(self._key, upload_id)
-            raise
+    try:
+        parts = await map_concurrently(upload_part, range(-(-body.nbytes // part_bytes)), concurrency=concurrency)
+        return await run_request(complete)
+    except BaseException:
+        from anyio import move_on_after  # imported on use: few uploads fail
 
-    async def _upload_parts(self, upload_id: str, precondition: Precondition | None) -> Version | None:
-        store, key, body, part_bytes = self._store, self._key, self._body, self._part_bytes
-
-        async def upload_part(number: int) -> UploadedPart:
-            start = number * part_bytes
-            part = body.part(start, min(part_bytes, body.nbytes - start))
-            return await self._run_request(lambda _: store.upload_part(key, upload_id, number, part), part.nbytes)
-
-        async def complete(attempt: int) -> Version | None:
-            try:
-                return await store.complete_parts(key, upload_id, parts, precondition=precondition)
-            except StoreError as error:
-                # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
-                stored = await store.stat(key) if attempt > 1 and error.status == 404 else None
-                if stored is None or stored.size != body.nbytes:
-                    raise
-                return stored.version
-
-        numbers = range(-(-body.nbytes // part_bytes))
-        parts = await map_concurrently(upload_part, numbers, concurrency=self._concurrency)
-        return await self._run_request(complete)
+        with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
+            await store.abort_parts(key, upload_id)
+        raise

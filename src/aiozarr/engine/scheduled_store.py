@@ -284,10 +284,11 @@ class ScheduledStore:
         part_bytes = store.upload_part_bytes(body.nbytes, conditional=precondition is not None)
         if part_bytes is None:
             return await run_request(lambda _: store.upload(key, body, precondition=precondition), body.nbytes)
-        from aiozarr.engine.object_upload import MultipartUpload
+        from aiozarr.engine.object_upload import upload_in_parts
 
-        upload = MultipartUpload(store, key, body, part_bytes, run_request, concurrency=PART_CONCURRENCY)
-        return await upload.upload(precondition)
+        return await upload_in_parts(
+            store, key, body, part_bytes, run_request, precondition=precondition, concurrency=PART_CONCURRENCY
+        )
 
     def report_file(self, key: str, *, read: int = 0, written: int = 0) -> None:
         """Report that a file was read or written while the other store's requests were in flight.

@@ -6,10 +6,9 @@ bandwidth of an origin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from time import monotonic
 from typing import NamedTuple
 
 
@@ -116,16 +115,22 @@ class RequestCostEstimator:
 
     The estimate is a power of four and changes at most every two seconds. So a plan and the read that follows it
     merge ranges alike.
+
+    Args:
+        clock: returns the time in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._first_byte: float | None = None
         self._bandwidth: float | None = None
         self._gap = DEFAULT_GAP
-        self._updated = monotonic()
+        self._updated: float | None = None  # before the first response
 
     def observe(self, seconds: float, nbytes: int) -> None:
         """A response of `nbytes` took `seconds`."""
+        if self._updated is None:
+            self._updated = self._clock()
         if nbytes <= MAX_LATENCY_BYTES:
             mean = self._first_byte
             self._first_byte = seconds if mean is None else mean + WEIGHT * (seconds - mean)
@@ -136,10 +141,12 @@ class RequestCostEstimator:
 
     def gap(self) -> int:
         """Return how many unwanted bytes cost as much as one more request."""
-        now = monotonic()
-        if self._first_byte is not None and self._bandwidth is not None and now - self._updated > UPDATE_SECONDS:
-            self._updated = now
-            self._gap = quantise(self._first_byte * self._bandwidth)
+        updated, first_byte, bandwidth = self._updated, self._first_byte, self._bandwidth
+        if updated is not None and first_byte is not None and bandwidth is not None:
+            now = self._clock()
+            if now - updated > UPDATE_SECONDS:
+                self._updated = now
+                self._gap = quantise(first_byte * bandwidth)
         return self._gap
 
 

@@ -108,11 +108,9 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock() -> Clock:
     """The clock of the estimator."""
-    clock = Clock()
-    monkeypatch.setattr("aiozarr.schedule.coalesce.monotonic", clock)
-    return clock
+    return Clock()
 
 
 def observe(estimator: RequestCostEstimator, *, latency: float, bandwidth: float) -> None:
@@ -121,7 +119,7 @@ def observe(estimator: RequestCostEstimator, *, latency: float, bandwidth: float
 
 
 def test_the_default_holds_until_both_latency_and_bandwidth_were_measured(clock: Clock) -> None:
-    estimator = RequestCostEstimator()
+    estimator = RequestCostEstimator(clock)
     clock.time += 10 * UPDATE_SECONDS
     assert estimator.gap() == DEFAULT_GAP
     estimator.observe(1.0, LARGE)  # without a latency it says nothing of the bandwidth
@@ -130,14 +128,14 @@ def test_the_default_holds_until_both_latency_and_bandwidth_were_measured(clock:
 
 
 def test_the_gap_is_what_arrives_during_the_latency(clock: Clock) -> None:
-    estimator = RequestCostEstimator()
+    estimator = RequestCostEstimator(clock)
     observe(estimator, latency=0.02, bandwidth=20e6)  # 400 kB
     clock.time += UPDATE_SECONDS + 0.1
     assert estimator.gap() == 256 << 10
 
 
 def test_the_estimate_changes_at_most_every_two_seconds(clock: Clock) -> None:
-    estimator = RequestCostEstimator()
+    estimator = RequestCostEstimator(clock)
     observe(estimator, latency=0.02, bandwidth=1e9)
     clock.time += UPDATE_SECONDS / 2
     assert estimator.gap() == DEFAULT_GAP
@@ -151,7 +149,7 @@ def test_the_estimate_changes_at_most_every_two_seconds(clock: Clock) -> None:
 
 
 def test_one_slow_response_hardly_moves_the_estimate(clock: Clock) -> None:
-    estimator = RequestCostEstimator()
+    estimator = RequestCostEstimator(clock)
     for _ in range(50):
         observe(estimator, latency=0.02, bandwidth=20e6)
     estimator.observe(0.1, SMALL)
