@@ -19,7 +19,6 @@ from aiozarr.conversion.conversion_task import (
     ConversionTask,
     ConversionWork,
     RegionBuffers,
-    TaskFailure,
     TaskResult,
     run_task,
 )
@@ -254,9 +253,9 @@ class ConversionRun:
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
                         )
-                    result: TaskResult | TaskFailure = await task.run_between(*arrays[number], self._buffers)
+                    result: TaskResult | Exception = await task.run_between(*arrays[number], self._buffers)
                 except Exception as error:
-                    result = TaskFailure(task.number, error)
+                    result = error
             await self._ended(number, task, result)
 
         await for_each(work, self._pending(passes), concurrency=MAX_CONCURRENT_TASKS)
@@ -265,7 +264,7 @@ class ConversionRun:
         workers = getattr(executor, "_max_workers", None)
         window = 2 * workers + 2 if isinstance(workers, int) else MAX_SUBMITTED_TASKS
         submitted: dict[
-            asyncio.Future[TaskResult | TaskFailure], tuple[NumberedTask, Future[TaskResult | TaskFailure]]
+            asyncio.Future[TaskResult | Exception], tuple[NumberedTask, Future[TaskResult | Exception]]
         ] = {}
         pending = self._pending(passes)
         try:
@@ -290,13 +289,13 @@ class ConversionRun:
             if running:
                 await asyncio.wait(running)
 
-    async def _ended(self, number: int, task: ConversionTask, result: TaskResult | TaskFailure) -> None:
-        if isinstance(result, TaskFailure):
+    async def _ended(self, number: int, task: ConversionTask, result: TaskResult | Exception) -> None:
+        if isinstance(result, Exception):
             name = f"{self._plan._passes[number].stage.array or '.'} {list(task.region)}"
-            result.error.add_note(f"converting the region {name}")
+            result.add_note(f"converting the region {name}")
             if self._on_error == "raise":
-                raise result.error
-            self._failed.append((name, result.error))
+                raise result
+            self._failed.append((name, result))
             self._failed_arrays.add(self._plan._passes[number].stage.array)
         else:
             self._tasks += 1
@@ -312,7 +311,7 @@ class ConversionRun:
             self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
 
 
-def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | TaskFailure]:
+def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | Exception]:
     try:
         return executor.submit(run_task, task)
     except RuntimeError as error:
@@ -320,7 +319,7 @@ def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | Tas
         raise _lost(error) from error
 
 
-def _outcome(future: asyncio.Future[TaskResult | TaskFailure]) -> TaskResult | TaskFailure:
+def _outcome(future: asyncio.Future[TaskResult | Exception]) -> TaskResult | Exception:
     if future.cancelled():
         raise CopyError(f"the executor has cancelled a task; {argument('resume', True)} continues the conversion")
     error = future.exception()

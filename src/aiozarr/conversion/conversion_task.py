@@ -10,7 +10,7 @@ import os
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from aiozarr.hierarchy.internal import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.schedule.events import record
-from aiozarr.settings import DEFAULT_SETTINGS, Settings
+from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
 CAST_BYTES = 4 << 20
@@ -51,13 +51,6 @@ class TaskResult(NamedTuple):
     requests: int
     bytes_read: int
     bytes_written: int
-
-
-class TaskFailure(NamedTuple):
-    """The error of one task, which can be pickled."""
-
-    number: int
-    error: Exception
 
 
 @dataclass(frozen=True)
@@ -141,7 +134,7 @@ class ConversionTask:
         offset: the first element of the destination in the source.
         casting: the rule of casts.
         item_size: bytes of an element of the source.
-        settings: the fields of `Settings` that differ from the defaults.
+        settings: limits and policies. A callback stays in the process of the plan.
         token: identifies the execution. Arrays that are open in a process belong to one execution.
     """
 
@@ -152,7 +145,7 @@ class ConversionTask:
     offset: tuple[int, ...]
     casting: internal.Casting
     item_size: int
-    settings: tuple[tuple[str, Any], ...]
+    settings: Settings
     token: str
 
     @property
@@ -174,19 +167,17 @@ class ConversionTask:
         """
         result = await self.run_unmarked()
         store, key = self.destination.store, f"{self.destination.done_prefix}{self.number}"
-        settings = Settings(**dict(self.settings))
 
         async def store_mark(engine: Engine) -> None:
-            await internal.NodeAccess(engine, store, "", settings).scheduled.set(key, b"")
+            await internal.NodeAccess(engine, store, "", self.settings).scheduled.set(key, b"")
 
         await run(store_mark)
         return result
 
     async def run_unmarked(self) -> TaskResult:
         """Read the region and write it, for a caller that records itself that the task has run."""
-        settings = Settings(**dict(self.settings))
-        source = await _open_once(self.token, self.source, "r", settings)
-        destination = await _open_once(self.token, self.destination, "r+", settings)
+        source = await _open_once(self.token, self.source, "r", self.settings)
+        destination = await _open_once(self.token, self.destination, "r+", self.settings)
         return await self.run_between(source, destination, _buffers)
 
     async def run_between(self, source: Array, destination: Array, buffers: RegionBuffers) -> TaskResult:
@@ -228,12 +219,12 @@ class ConversionTask:
         return memory
 
 
-def run_task(task: ConversionTask) -> TaskResult | TaskFailure:
+def run_task(task: ConversionTask) -> TaskResult | Exception:
     """Run a task in a worker of an executor. Its error is returned: executors differ in what errors they can pickle."""
     try:
         return run_blocking(task.run_unmarked)
     except Exception as error:
-        return TaskFailure(task.number, portable_error(error))
+        return portable_error(error)
 
 
 def portable_error(error: Exception) -> Exception:
@@ -246,18 +237,6 @@ def portable_error(error: Exception) -> Exception:
         except Exception:  # any failure means the same: only its text travels
             pass
     return CopyError(f"{type(error).__name__}: {error}")
-
-
-def changed_settings(settings: Settings) -> tuple[tuple[str, Any], ...]:
-    """Return the fields that differ from the defaults. A callback stays in this process."""
-    values: Mapping[str, Any] = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return tuple(
-        [
-            (name, value)
-            for name, value in values.items()
-            if name != "on_event" and value != getattr(DEFAULT_SETTINGS, name)
-        ]
-    )
 
 
 _open_arrays: dict[tuple[int, str, str, str], Array] = {}
@@ -381,10 +360,9 @@ class ConversionWork:
 
     def tasks(self, stage: int | None = None) -> Iterator[ConversionTask]:
         """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the last has ended."""
-        settings = changed_settings(self._settings)
         for each in self._passes if stage is None else (self._passes[stage],):
             casting: Casting = self._casting if each.is_last else "checked"
-            shared = (each.offset, casting, each.item_size, settings, self._token)
+            shared = (each.offset, casting, each.item_size, self._settings, self._token)
             for number, region in enumerate(each.grid):
                 yield ConversionTask(number, each.source, each.destination, region, *shared)
 

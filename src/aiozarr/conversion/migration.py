@@ -123,7 +123,7 @@ async def migrate(
                     await _erase_old(access, nodes)
                 return counts
             execution = ConversionRun(engine, plan, settings=settings, report=report, progress=callback)
-            copied: CopyReport | None = None
+            copied = CopyReport()
             if destination is None:
                 if not (overwrite or resume):
                     await _check_not_migrated(access, nodes)
@@ -135,7 +135,14 @@ async def migrate(
             done = await execution.finish()
             if erase_old:
                 await _erase_old(access, nodes)
-            return _with_copied(replace(done, reencoded=reencoded), copied)
+            return replace(
+                done,
+                reencoded=reencoded,
+                copied=copied.objects,
+                bytes_read=done.bytes_read + copied.bytes,
+                bytes_written=done.bytes_written + copied.bytes,
+                requests=done.requests + copied.requests,
+            )
 
     with shown_progress(progress, "migrating") as shown:
         callback = bind_callback(shown)
@@ -223,16 +230,13 @@ def _planned(
 ) -> tuple[tuple[str, str], ...]:
     """Return what a migration would do: documents to write and to erase, and arrays to encode again."""
     planned: list[tuple[str, str]] = []
-    for path, metadata in plan._nodes.items():
-        prefix = f"{path}/" if path else ""
-        if not is_done:
-            planned += [("encode", path or ".")] if path in reencoded else []
-            planned += [("write", prefix + key) for key in render_node(metadata)]
+    for path, metadata in () if is_done else plan._nodes.items():
+        planned += [("encode", path or ".")] if path in reencoded else []
+        planned += [("write", format_rules.key_prefix(path) + key) for key in render_node(metadata)]
     for path, node in nodes.items() if erase_old else ():
-        prefix = f"{path}/" if path else ""
         rules = format_rules.rules_of(node.zarr_format)
         kind = rules.array_key if isinstance(node, Array) else rules.group_key
-        planned.append(("erase", f"{prefix}{kind}"))
+        planned.append(("erase", f"{format_rules.key_prefix(path)}{kind}"))
     return tuple(planned)
 
 
@@ -255,7 +259,7 @@ async def _check_not_migrated(access: internal.NodeAccess, nodes: Mapping[str, A
 
 async def _copy_chunks(
     source: Store, destination: Store, reencoded: Mapping[str, str], settings: Settings
-) -> CopyReport | None:
+) -> CopyReport:
     """Copy everything but documents, and chunks of the arrays that are encoded again."""
     excluded = [f"{FOLDER}/*", *PROBE_KEYS, *[f"*/{key}" for key in PROBE_KEYS]]
     excluded += [f"{glob.escape(path)}/*" if path else "*" for path in reencoded]
@@ -263,19 +267,7 @@ async def _copy_chunks(
         return await copy(source, destination, exclude=excluded, overwrite=True, settings=settings)
     except NodeNotFoundError:
         # No array has stored chunks that stay as they are.
-        return None
-
-
-def _with_copied(report: ConversionReport, copied: CopyReport | None) -> ConversionReport:
-    if copied is None:
-        return report
-    return replace(
-        report,
-        copied=copied.objects,
-        bytes_read=report.bytes_read + copied.bytes,
-        bytes_written=report.bytes_written + copied.bytes,
-        requests=report.requests + copied.requests,
-    )
+        return CopyReport()
 
 
 async def _erase_old(access: internal.NodeAccess, nodes: Mapping[str, Array | Group]) -> None:

@@ -52,20 +52,23 @@ class ChunkAxis:
         first, last = self._chunks_at(np.array([self.offset, self.offset + self.length - 1]))
         return int(last - first + 1)
 
-    def boundary(self, number: int) -> int:
-        """Return the start of the chunk `number`, which is the end of the one before; at most the length."""
-        edge = number * self.chunk if self.edges is None else self.edges[min(number, len(self.edges) - 1)]
-        return min(edge - self.offset, self.length)
+    def boundaries(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return the starts of chunks, each of which is the end of the chunk before; at most the length."""
+        boundaries: NDArray[Any] = np.minimum(self._starts(numbers) - self.offset, self.length)
+        return boundaries
 
     def covered(self, starts: NDArray[Any], stops: NDArray[Any]) -> tuple[int, int]:
         """Return how many elements, and how many chunks, reads of the ranges `starts` to `stops` touch in sum."""
         first = self._chunks_at(starts + self.offset)
         last = self._chunks_at(stops + (self.offset - 1))
+        ends = np.minimum(self._starts(last + 1), self.total)
+        return int((ends - self._starts(first)).sum()), int((last - first + 1).sum())
+
+    def _starts(self, numbers: NDArray[Any]) -> NDArray[Any]:
         if self.edges is None:
-            ends = np.minimum((last + 1) * self.chunk, self.total)
-            return int((ends - first * self.chunk).sum()), int((last - first + 1).sum())
-        edges = np.array(self.edges)
-        return int((np.minimum(edges[last + 1], self.total) - edges[first]).sum()), int((last - first + 1).sum())
+            return numbers * self.chunk
+        starts: NDArray[Any] = np.array(self.edges)[np.minimum(numbers, len(self.edges) - 1)]
+        return starts
 
     def _chunks_at(self, positions: NDArray[Any]) -> NDArray[Any]:
         if self.edges is None:
@@ -90,19 +93,17 @@ class RegionAxis:
         """Length of the longest region."""
         if self.chunks.edges is None:
             return min(self.step * self.chunks.chunk, self.chunks.length)
-        return max([stop - start for start, stop in map(self.bounds, range(self.count))], default=0)
+        starts, stops = self.all_bounds()
+        return int((stops - starts).max(initial=0))
 
     def bounds(self, number: int) -> tuple[int, int]:
         """Return start and stop of a region."""
-        return self.chunks.boundary(number * self.step), self.chunks.boundary((number + 1) * self.step)
+        start, stop = self.chunks.boundaries(np.array([number, number + 1]) * self.step).tolist()
+        return start, stop
 
     def all_bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the starts and the stops of all regions."""
-        if self.chunks.edges is None:
-            edges = np.arange(self.count + 1, dtype=np.int64) * (self.step * self.chunks.chunk)
-            edges = np.minimum(edges - self.chunks.offset, self.chunks.length)
-        else:
-            edges = np.array([self.chunks.boundary(i * self.step) for i in range(self.count + 1)], np.int64)
+        edges = self.chunks.boundaries(np.arange(self.count + 1, dtype=np.int64) * self.step)
         return edges[:-1], edges[1:]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.capabilities import UploadedPart, UploadStore
 
 if TYPE_CHECKING:
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ABORT_SECONDS = 5.0
-"""The time for removing the parts of an upload that failed."""
-
 
 class RunUploadRequest(Protocol):
-    """Schedules and repeats one request of an upload."""
+    """Schedules and repeats one request of `upload_in_parts`."""
 
     def __call__(self, send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
         """Await `send(attempt)`, which sends `nbytes` bytes, when there is room for a request.
@@ -37,8 +34,8 @@ async def upload_in_parts(
     body: BodyReader,
     part_bytes: int,
     run_request: RunUploadRequest,
-    *,
     precondition: Precondition | None = None,
+    *,
     concurrency: int,
 ) -> Version | None:
     """Store one object in parts, whole or not at all. Parts that were stored are removed if the upload fails.
@@ -47,11 +44,11 @@ async def upload_in_parts(
 
     Args:
         store: the store of the object.
-        key: its key.
+        key: the object.
         body: its bytes.
         part_bytes: the size of the parts; the last one may be smaller.
         run_request: schedules one request.
-        precondition: holds when all parts are stored.
+        precondition: the condition of the request that makes the object of its parts.
         concurrency: the parts that are uploaded at a time.
 
     Returns: the version of the object, or None if the store reports none.
@@ -76,12 +73,6 @@ async def upload_in_parts(
                 raise
             return stored.version
 
-    try:
+    async with undone_on_failure(lambda: store.abort_parts(key, upload_id)):
         parts = await map_concurrently(upload_part, range(-(-body.nbytes // part_bytes)), concurrency=concurrency)
         return await run_request(complete)
-    except BaseException:
-        from anyio import move_on_after  # imported on use: few uploads fail
-
-        with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
-            await store.abort_parts(key, upload_id)
-        raise

@@ -287,7 +287,7 @@ class ScheduledStore:
         from aiozarr.engine.object_upload import upload_in_parts
 
         return await upload_in_parts(
-            store, key, body, part_bytes, run_request, precondition=precondition, concurrency=PART_CONCURRENCY
+            store, key, body, part_bytes, run_request, precondition, concurrency=PART_CONCURRENCY
         )
 
     def report_file(self, key: str, *, read: int = 0, written: int = 0) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from aiozarr.common.concurrency import PerLoop, retrieve_error, wait_uncancelled
-from aiozarr.errors import LimitError
+from aiozarr.errors import LimitError, StoreError
 from aiozarr.model import ByteRange, Precondition, Value, Version
 from aiozarr.stores.contract import Store
 
@@ -230,3 +231,20 @@ _batches = PerLoop(lambda _: CallBatches())
 async def in_shared_thread(function: Callable[[], T]) -> T:
     """As `in_thread`, with calls of other tasks: a hand-over costs five times as much as a small read."""
     return await _batches.get().call(function)
+
+
+UNDO_SECONDS = 5.0
+"""The time in which an operation that has failed is undone, for example in which the parts of an upload are removed."""
+
+
+@asynccontextmanager
+async def undone_on_failure(undo: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Await `undo()` if the body fails or is cancelled, for at most `UNDO_SECONDS`. Its `StoreError` is dropped."""
+    try:
+        yield
+    except BaseException:
+        from anyio import move_on_after  # imported on use: few operations fail
+
+        with move_on_after(UNDO_SECONDS, shield=True), suppress(StoreError):
+            await undo()
+        raise

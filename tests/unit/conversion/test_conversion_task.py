@@ -11,9 +11,7 @@ from aiozarr import Settings
 from aiozarr.conversion import ConversionTask
 from aiozarr.conversion.conversion_task import (
     RegionBuffers,
-    TaskFailure,
     TaskResult,
-    changed_settings,
     portable_error,
     run_task,
 )
@@ -33,6 +31,7 @@ async def test_a_task_is_pickled_in_less_than_two_kilobytes(tmp_path: Path) -> N
     assert len(data) < 2000
     assert pickle.loads(data).region == task.region
     assert pickle.loads(data).settings == task.settings
+    assert task.settings.on_event is None
 
 
 async def test_a_task_that_was_not_prepared_says_so() -> None:
@@ -44,8 +43,7 @@ async def test_a_task_that_was_not_prepared_says_so() -> None:
     with pytest.raises(aiozarr.NodeNotFoundError):
         await task.arun()
     result = run_task(task)
-    assert isinstance(result, TaskFailure)
-    assert isinstance(result.error, aiozarr.NodeNotFoundError)
+    assert isinstance(result, aiozarr.NodeNotFoundError)
 
 
 class ForeignError(Exception):
@@ -64,11 +62,6 @@ def test_errors_travel_without_what_cannot_be_pickled() -> None:
     assert isinstance(foreign, aiozarr.CopyError)
     assert str(foreign) == "ForeignError: text"
     assert isinstance(portable_error(TypeError(lambda: None)), aiozarr.CopyError)
-
-
-def test_only_changed_settings_travel_and_no_callback() -> None:
-    assert changed_settings(Settings()) == ()
-    assert changed_settings(Settings(retries=1, on_event=print)) == (("retries", 1),)
 
 
 def test_results_are_plain_numbers() -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, BucketClient, crc32c_of
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.address import GcsEndpoint
@@ -132,8 +132,6 @@ FIRST_PAUSE = 0.2
 MAX_PAUSE = 10.0
 """Seconds. If the server asks for a longer wait, the whole write fails and the scheduler repeats it."""
 
-CANCEL_SECONDS = 5.0
-
 _STORED_RANGE = re.compile(rb"bytes=0-(\d{1,19})")
 _LOCATION = re.compile(r"(https?://[^/\s]+)(/\S*)")
 _GOOGLE = re.compile(r"https://[a-z0-9.-]+\.googleapis\.com")
@@ -171,12 +169,8 @@ async def upload(
         raise _refusal(response, session=True)
     location = response.headers.get(b"location", b"").decode("latin-1")
     session = _UploadSession(client.sender, endpoint, key, session_target(location, endpoint), data)
-    try:
+    async with undone_on_failure(session.cancel):
         return await session.send()
-    except BaseException:
-        with anyio.move_on_after(CANCEL_SECONDS, shield=True), suppress(StoreError):
-            await session.cancel()
-        raise
 
 
 def condition_of(precondition: Precondition | None) -> dict[str, str]:

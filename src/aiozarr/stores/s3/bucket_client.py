@@ -10,8 +10,6 @@ from contextlib import suppress
 from hashlib import md5
 from typing import Any
 
-from anyio import move_on_after
-
 from aiozarr.common.concurrency import SingleFlight, map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
@@ -20,6 +18,7 @@ from aiozarr.http1.request import BodyReader, check_headers, quote_key
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Precondition, Supports, Version
+from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.bucket.bucket_client import ALGORITHMS, BodyChecksum, BucketClient, checksum_of, condition_headers
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
 from aiozarr.stores.capabilities import UploadedPart
@@ -81,9 +80,6 @@ MAX_PUT_BYTES = 5 << 30
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
 COPY_PART_BYTES = 128 << 20
-
-ABORT_SECONDS = 5.0
-"""The time for aborting an upload that failed."""
 
 _NO_BODY = memoryview(b"")
 LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
@@ -387,17 +383,13 @@ class S3BucketClient(BucketClient):
             checksums: whether `send_part` sends checksums where they are needed.
         """
         upload_id = await self.begin_parts(key, checksums=checksums)
-        try:
+        async with undone_on_failure(lambda: self.abort_parts(key, upload_id)):
             parts = await map_concurrently(
                 lambda start: send_part(upload_id, start, min(start + part_bytes, nbytes)),
                 range(0, nbytes, part_bytes),
                 concurrency=PART_CONCURRENCY,
             )
             return await self.complete_parts(key, upload_id, parts, precondition)
-        except BaseException:
-            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
-                await self.abort_parts(key, upload_id)
-            raise
 
     async def begin_parts(self, key: str, *, checksums: bool = True) -> str:
         headers = dict(self._encryption)
@@ -408,13 +400,9 @@ class S3BucketClient(BucketClient):
         if not result or not result.get("UploadId"):
             raise self._write_error(response)
         upload_id = result["UploadId"]
-        try:
+        async with undone_on_failure(lambda: self.abort_parts(key, upload_id)):
             # `clean` finds the upload by its record if this process is killed.
             await self.put(record_key(key, upload_id), memoryview(new_record(key, upload_id)), None)
-        except BaseException:
-            with move_on_after(ABORT_SECONDS, shield=True), suppress(StoreError):
-                await self.abort_parts(key, upload_id)
-            raise
         return upload_id
 
     async def _forget_upload(self, key: str, upload_id: str) -> None:
