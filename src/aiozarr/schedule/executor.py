@@ -47,7 +47,7 @@ class RequestExecutor:
     def __init__(self, budget: Budget | None = None, after_responses: Callable[[], None] | None = None) -> None:
         self._queue = AdmissionQueue(budget)
         self._after_responses = after_responses
-        self._cost_estimator = RequestCostEstimator(self.now)
+        self._cost_estimator = RequestCostEstimator(lambda: self._running_clock()())
         self._dispatch_is_scheduled = False
         # Each task with the request that it was created for, until its first step has taken that.
         self._tasks: dict[asyncio.Task[None], ScheduledRequest | None] = {}
