@@ -6,7 +6,7 @@ bandwidth of an origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -115,22 +115,16 @@ class RequestCostEstimator:
 
     The estimate is a power of four and changes at most every two seconds. So a plan and the read that follows it
     merge ranges alike.
-
-    Args:
-        clock: returns the time in seconds.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._first_byte: float | None = None
         self._bandwidth: float | None = None
         self._gap = DEFAULT_GAP
-        self._updated: float | None = None  # before the first response
+        self._updated: float | None = None  # before the first read
 
     def observe(self, seconds: float, nbytes: int) -> None:
         """A response of `nbytes` took `seconds`."""
-        if self._updated is None:
-            self._updated = self._clock()
         if nbytes <= MAX_LATENCY_BYTES:
             mean = self._first_byte
             self._first_byte = seconds if mean is None else mean + WEIGHT * (seconds - mean)
@@ -139,14 +133,13 @@ class RequestCostEstimator:
             mean = self._bandwidth
             self._bandwidth = bandwidth if mean is None else mean + WEIGHT * (bandwidth - mean)
 
-    def gap(self) -> int:
-        """Return how many unwanted bytes cost as much as one more request."""
-        updated, first_byte, bandwidth = self._updated, self._first_byte, self._bandwidth
-        if updated is not None and first_byte is not None and bandwidth is not None:
-            now = self._clock()
-            if now - updated > UPDATE_SECONDS:
-                self._updated = now
-                self._gap = quantise(first_byte * bandwidth)
+    def gap(self, now: float) -> int:
+        """Return how many unwanted bytes cost as much as one more request. `now` is the time in seconds."""
+        if self._updated is None:
+            self._updated = now
+        elif self._first_byte is not None and self._bandwidth is not None and now - self._updated > UPDATE_SECONDS:
+            self._updated = now
+            self._gap = quantise(self._first_byte * self._bandwidth)
         return self._gap
 
 

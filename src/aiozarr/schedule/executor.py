@@ -47,7 +47,7 @@ class RequestExecutor:
     def __init__(self, budget: Budget | None = None, after_responses: Callable[[], None] | None = None) -> None:
         self._queue = AdmissionQueue(budget)
         self._after_responses = after_responses
-        self._cost_estimator = RequestCostEstimator(lambda: self._running_clock()())
+        self._cost_estimator = RequestCostEstimator()
         self._dispatch_is_scheduled = False
         # Each task with the request that it was created for, until its first step has taken that.
         self._tasks: dict[asyncio.Task[None], ScheduledRequest | None] = {}
@@ -95,7 +95,7 @@ class RequestExecutor:
     # --- limits and measurements -----------------------------------------------------------------------------------
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
-        gap = self._cost_estimator.gap() if settings.gap == "auto" else settings.gap
+        gap = self._cost_estimator.gap(self._running_clock()()) if settings.gap == "auto" else settings.gap
         return merge_limits(gap, settings.max_over_read, settings.max_request_bytes)
 
     def batch_bytes(self, nbytes: int) -> int:
