@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnauthenticatedError
-from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY, ZMETADATA_KEY, document_write_order
+from aiozarr.metadata.format_rules import (
+    CONSOLIDATED_MEMBER,
+    GROUP_KEY,
+    V3_KEY,
+    ZMETADATA_KEY,
+    document_write_order,
+    key_prefix,
+)
 from aiozarr.model import Value
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
@@ -75,12 +82,10 @@ class ReplacedNodes:
 
     Args:
         source: the source of the copy.
-        settings: limits of documents.
     """
 
-    def __init__(self, source: ScheduledStore, settings: Settings) -> None:
+    def __init__(self, source: ScheduledStore) -> None:
         self._source = source
-        self._settings = settings
         self._names: dict[str, list[str]] = {}
         self._encodings: dict[str, tuple[ChunkKeyEncoding, int] | None] = {}
 
@@ -110,13 +115,13 @@ class ReplacedNodes:
         from aiozarr.metadata.formats import PROBE_KEYS, parse_node
         from aiozarr.metadata.records import ArrayMetadata
 
-        prefix = f"{path}/" if path else ""
+        prefix, settings = key_prefix(path), self._source.settings
         documents = dict.fromkeys(PROBE_KEYS)
         try:
             for name in self._names[path]:
-                value = await self._source.fetch(prefix + name, max_bytes=self._settings.max_metadata_bytes)
+                value = await self._source.fetch(prefix + name, max_bytes=settings.max_metadata_bytes)
                 documents[name] = None if value is None else value.data
-            metadata = parse_node(documents, node=self._source.store.url_of(path), settings=self._settings)
+            metadata = parse_node(documents, node=self._source.store.url_of(path), settings=settings)
             if not isinstance(metadata, ArrayMetadata):
                 return None
             return resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape)), len(metadata.shape)
