@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import groupby
 from time import perf_counter
@@ -45,6 +46,7 @@ NumberedTask: TypeAlias = tuple[int, ConversionTask]
 """A task, and the number of its pass."""
 
 
+@dataclass(eq=False)
 class ConversionRun:
     """One execution of a plan. Lives on the I/O thread.
 
@@ -57,24 +59,20 @@ class ConversionRun:
         on_error: as in `convert`.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        plan: ConversionWork,
-        *,
-        settings: Settings | None = None,
-        report: Report | None = None,
-        progress: Callable[[Progress], None] | None = None,
-        on_error: OnError = "raise",
-    ) -> None:
-        self._plan = plan
+    engine: Engine
+    plan: ConversionWork
+    _: KW_ONLY
+    settings: Settings | None = None
+    report: Report | None = None
+    progress: Callable[[Progress], None] | None = None
+    on_error: OnError = "raise"
+
+    def __post_init__(self) -> None:
+        plan, settings = self.plan, self.settings or self.plan._settings
         # A record of its own: the result counts this conversion alone.
-        self._report = Report(outer=report)
-        settings = plan._settings if settings is None else settings
-        self._root = NodeAccess(engine, plan._store, "", settings, self._report)
-        self._temporary = NodeAccess(engine, plan._temporary, "", settings, self._report)
-        self._progress = progress
-        self._on_error = on_error
+        self._report = Report(outer=self.report)
+        self._root = NodeAccess(self.engine, plan._store, "", settings, self._report)
+        self._temporary = NodeAccess(self.engine, plan._temporary, "", settings, self._report)
         self._journal = ConversionJournal(
             self._root.scheduled, plan.fingerprint(), [stage.tasks for stage in plan.stages]
         )
@@ -115,7 +113,7 @@ class ConversionRun:
             for key, data in render_node(each.documents).items():
                 await self._scheduled(each).set(f"{each.destination.documents}/{key}", data)
 
-        await for_each(store, self._plan._passes)
+        await for_each(store, self.plan._passes)
 
     async def check_all_done(self) -> None:
         """Check that all tasks have run, here or alone elsewhere, and store that in the journal.
@@ -152,12 +150,12 @@ class ConversionRun:
                 if name.isdecimal() and int(name) < len(flags):
                     flags[int(name)] = 1
 
-        await for_each(load_marks, enumerate(self._plan._passes))
+        await for_each(load_marks, enumerate(self.plan._passes))
         return True
 
     async def _check_free(self) -> None:
         try:
-            await check_free(self._root, self._plan._nodes[""].zarr_format)
+            await check_free(self._root, self.plan._nodes[""].zarr_format)
         except NodeExistsError as error:
             if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
                 raise
@@ -176,11 +174,11 @@ class ConversionRun:
             CopyError: the executor has lost a task.
             TypeError, StoreError, CodecError, LimitError: a task has failed, and `on_error` is "raise".
         """
-        self._total = sum([stage.tasks for stage in self._plan.stages])
-        self._bytes_total = self._plan.nbytes
+        self._total = sum([stage.tasks for stage in self.plan.stages])
+        self._bytes_total = self.plan.nbytes
         try:
             # Passes of one number, of different arrays, need not wait for each other.
-            for _, group in groupby(enumerate(self._plan._passes), key=lambda each: each[1].stage.number):
+            for _, group in groupby(enumerate(self.plan._passes), key=lambda each: each[1].stage.number):
                 passes = [each for each in group if each[1].stage.array not in self._failed_arrays]
                 if executor is None:
                     await self._run_here(passes)
@@ -201,7 +199,7 @@ class ConversionRun:
 
     async def finish(self) -> ConversionReport:
         """Store the documents of the result, and erase the journal and the intermediate arrays."""
-        nodes = dict(self._plan._nodes)
+        nodes = dict(self.plan._nodes)
         for path in self._failed_arrays:
             for each in (path, *ancestors(path)):
                 nodes.pop(each, None)
@@ -223,7 +221,7 @@ class ConversionRun:
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
             requests=self._report.requests + self._cost.requests,
             seconds=perf_counter() - self._started,
-            notes=self._plan.notes,
+            notes=self.plan.notes,
             failed=tuple(self._failed),
         )
 
@@ -232,23 +230,23 @@ class ConversionRun:
     def _pending(self, passes: Sequence[tuple[int, ArrayPass]]) -> Iterator[NumberedTask]:
         for number, _ in passes:
             done = self._journal.done[number]
-            for task in self._plan.tasks(number):
+            for task in self.plan.tasks(number):
                 if done[task.number]:
                     self._count(task)
                 else:
                     yield number, task
 
     async def _run_here(self, passes: Sequence[tuple[int, ArrayPass]]) -> None:
-        budget = ByteSemaphore(max(1, self._plan.max_memory * 3 // 4))
+        budget = ByteSemaphore(max(1, self.plan.max_memory * 3 // 4))
         arrays: dict[int, tuple[Array, Array]] = {}
 
         async def work(numbered: NumberedTask) -> None:
             number, task = numbered
-            each = self._plan._passes[number]
+            each = self.plan._passes[number]
             async with budget.hold(each.stage.memory):
                 try:
                     if number not in arrays:
-                        settings = self._plan._settings
+                        settings = self.plan._settings
                         arrays[number] = (
                             await task.source.open("r", settings),
                             await task.destination.open("r+", settings),
@@ -291,12 +289,12 @@ class ConversionRun:
 
     async def _ended(self, number: int, task: ConversionTask, result: TaskResult | Exception) -> None:
         if isinstance(result, Exception):
-            name = f"{self._plan._passes[number].stage.array or '.'} {list(task.region)}"
+            name = f"{self.plan._passes[number].stage.array or '.'} {list(task.region)}"
             result.add_note(f"converting the region {name}")
-            if self._on_error == "raise":
+            if self.on_error == "raise":
                 raise result
             self._failed.append((name, result))
-            self._failed_arrays.add(self._plan._passes[number].stage.array)
+            self._failed_arrays.add(self.plan._passes[number].stage.array)
         else:
             self._tasks += 1
             self._bytes += task.nbytes
@@ -307,8 +305,8 @@ class ConversionRun:
     def _count(self, task: ConversionTask) -> None:
         self._done += 1
         self._bytes_done += task.nbytes
-        if self._progress is not None:
-            self._progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
+        if self.progress is not None:
+            self.progress(Progress(self._done, self._total, self._bytes_done, self._bytes_total))
 
 
 def _submit(executor: Executor, task: ConversionTask) -> Future[TaskResult | Exception]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiozarr.common.concurrency import for_each, gather_all
@@ -157,6 +157,7 @@ class MemoryTarget:
         return memory
 
 
+@dataclass(eq=False)
 class MultipartRead:
     """Read one object, or a range of it, in parts of one version, side by side, into one target.
 
@@ -174,43 +175,31 @@ class MultipartRead:
         on_size: called with the number of bytes when it is known, before their memory is allocated.
         on_wasted: called if the bytes of the first part come once more, with the whole object.
         max_attempts: how often the read begins if the object is replaced meanwhile.
-        target: receives the bytes; None for memory.
+        target: receives the bytes.
         size: the size that the object must have, if that is known.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        key: str,
-        byte_range: Range | None,
-        if_match: Version | None,
-        limits: PartLimits,
-        run_request: RunRequest,
-        *,
-        on_size: Callable[[int], object] = lambda _: None,
-        on_wasted: Callable[[], object] = lambda: None,
-        max_attempts: int = MAX_ATTEMPTS,
-        target: ReadTarget | None = None,
-        size: int | None = None,
-    ) -> None:
-        self._store = store
-        self._key = key
-        self._range = byte_range
-        self._if_match = if_match
-        self._limits = limits
-        self._run_request = run_request
-        self._on_size = on_size
-        self._on_wasted = on_wasted
-        self._max_attempts = max_attempts
-        self._target: ReadTarget = target or MemoryTarget()
-        self._known_size = size
-        self._start = 0 if byte_range is None else byte_range.start
-        self.first = Range(self._start, limits.first)
+    store: Store
+    key: str
+    byte_range: Range | None
+    if_match: Version | None
+    limits: PartLimits
+    run_request: RunRequest
+    _: KW_ONLY
+    on_size: Callable[[int], object] = lambda _: None
+    on_wasted: Callable[[], object] = lambda: None
+    max_attempts: int = MAX_ATTEMPTS
+    target: ReadTarget = field(default_factory=MemoryTarget)
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        self._start = 0 if self.byte_range is None else self.byte_range.start
+        self.first = Range(self._start, self.limits.first)
         self._reset()
 
     def _reset(self) -> None:
-        self._version = self._if_match
-        self._size = self._known_size
+        self._version = self.if_match
+        self._size = self.size
         self._total: int | None = None
         self._others: list[Range] = []
         self._head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -223,20 +212,20 @@ class MultipartRead:
             LimitError: the store sent all of an object of more bytes than the limits accept.
             CodecError: the object has more bytes than the limits accept.
         """
-        for attempt in range(1, self._max_attempts + 1):
+        for attempt in range(1, self.max_attempts + 1):
             try:
                 await gather_all([self._read_first(), self._read_others()])
             except ChangedError:
-                if self._if_match is not None or attempt == self._max_attempts:
+                if self.if_match is not None or attempt == self.max_attempts:
                     raise
                 self._reset()
             else:
                 break
-        return None if self._total is None else Value(self._target.take(), self._version, self._size)
+        return None if self._total is None else Value(self.target.take(), self._version, self._size)
 
     async def _read_first(self) -> None:
-        value = await self._run_request(self.first, is_first=True)
-        if value is None and (self._total is not None or self._if_match is not None):
+        value = await self.run_request(self.first, is_first=True)
+        if value is None and (self._total is not None or self.if_match is not None):
             raise self._changed_error()
         if value is not None and self._total is None:
             await self._receive_late(value)
@@ -248,7 +237,7 @@ class MultipartRead:
         await for_each(self._read_part, self._others)
 
     async def _read_part(self, part: Range) -> None:
-        if await self._run_request(part, is_first=False) is None:
+        if await self.run_request(part, is_first=False) is None:
             raise self._changed_error(part)
 
     # --- one attempt at one request ---------------------------------------------------------------------------------
@@ -259,14 +248,14 @@ class MultipartRead:
         Raises:
             ChangedError, ShortReadError: the answer does not fit to the others.
         """
-        store, version = self._store, self._version
+        store, version = self.store, self._version
         condition = version if can_condition(store, version) else None
-        bound: dict[str, Any] = {"max_bytes": self._limits.total} if store.has_bounded_reads else {}
+        bound: dict[str, Any] = {"max_bytes": self.limits.total} if store.has_bounded_reads else {}
         if part is None:
-            return await store.fetch(self._key, if_match=condition, **bound)
-        if self._total is None and self._range is not None and self._range.length is not None:
+            return await store.fetch(self.key, if_match=condition, **bound)
+        if self._total is None and self.byte_range is not None and self.byte_range.length is not None:
             # Version and end are known: the others need not wait.
-            self._begin(self._range.length, part.start + self._limits.first)
+            self._begin(self.byte_range.length, part.start + self.limits.first)
         place: memoryview | BodyPieces | None = None
         placed_bytes = 0
 
@@ -275,20 +264,20 @@ class MultipartRead:
             place, placed_bytes = self._place(head), head.stop - head.start
             return place
 
-        is_beginning = self._range is None and part is self.first
+        is_beginning = self.byte_range is None and part is self.first
         try:
             if isinstance(store, FetchIntoStore):
                 full = bound if is_beginning else {}
                 value = await store.fetch_into(
-                    self._key, part, receive, if_match=condition, accept_full=is_beginning, **full
+                    self.key, part, receive, if_match=condition, accept_full=is_beginning, **full
                 )
             else:
-                value = await store.fetch(self._key, part, if_match=condition)
+                value = await store.fetch(self.key, part, if_match=condition)
         except ShortReadError as error:
             if error.retryable or not is_beginning:
                 raise
             # The server has clipped the part without the object's size. The whole object proves its length.
-            self._on_wasted()
+            self.on_wasted()
             return await self.fetch(None)
         if value is None or self._total is None:
             return value
@@ -297,9 +286,9 @@ class MultipartRead:
             placed_bytes = data.nbytes
             at = 0 if value.size == placed_bytes else part.start - self._start
             if at + placed_bytes <= self._total:
-                await self._target.put(at, data)
+                await self.target.put(at, data)
         else:
-            await self._target.settle()
+            await self.target.settle()
         self._check(value, part, placed_bytes)
         return value
 
@@ -307,43 +296,43 @@ class MultipartRead:
         """The head of an answer has come: return the place for its bytes; None to look at them when they are there."""
         if self._total is None:
             complete = head.stop - head.start == head.size
-            if head.size is None or head.size > self._limits.total:
+            if head.size is None or head.size > self.limits.total:
                 return None
-            if head.version is None and not complete and not self._limits.accepts_unversioned:
+            if head.version is None and not complete and not self.limits.accepts_unversioned:
                 return None
             self._version, self._size = head.version, head.size
             self._begin(head.size, head.stop)
         elif head.version != self._version or self._size not in (None, head.size):
             return None  # and `_check` raises
-        return self._target.place(head.start - self._start, head.stop - self._start)
+        return self.target.place(head.start - self._start, head.stop - self._start)
 
     def _begin(self, total: int, behind: int) -> None:
         """Have the target take `total` bytes, and the other parts requested: those from `behind` on."""
-        self._on_size(total)
+        self.on_size(total)
         self._total = total
-        self._target.begin(total)
-        self._others = split_range(behind, self._start + total, self._limits.others)
+        self.target.begin(total)
+        self._others = split_range(behind, self._start + total, self.limits.others)
         if not self._head.done():
             self._head.set_result(None)
 
     async def _receive_late(self, value: Value) -> None:
         """Take the bytes of a store that does not announce them, or in a way that could not be announced."""
         data, size = memoryview(value.data), value.size
-        if size is not None and size > self._limits.total:
-            reason = f"the object has {size} bytes, {self._limits.reason}"
-            raise CodecError(reason, store=self._store.url, key=self._key)
-        is_versioned = value.version is not None or self._limits.accepts_unversioned
+        if size is not None and size > self.limits.total:
+            reason = f"the object has {size} bytes, {self.limits.reason}"
+            raise CodecError(reason, store=self.store.url, key=self.key)
+        is_versioned = value.version is not None or self.limits.accepts_unversioned
         if size is None or (size != data.nbytes and not is_versioned):
             # Nothing says what comes after the first part, or whether it is of the same version.
             self._version = value.version
-            self._on_wasted()
-            whole = await self._run_request(None, is_first=False)
+            self.on_wasted()
+            whole = await self.run_request(None, is_first=False)
             if whole is None:
                 raise self._changed_error()
             data, size, value = memoryview(whole.data), memoryview(whole.data).nbytes, whole
         self._version, self._size = value.version, size
         self._begin(size, data.nbytes)
-        await self._target.put(0, data)
+        await self.target.put(0, data)
 
     def _check(self, value: Value, part: Range, got: int) -> None:
         """Check that an answer has the version and size of the others, and the length of its part."""
@@ -355,11 +344,11 @@ class MultipartRead:
         if got < (part.length if self._size is None else min(part.length, self._size - part.start)):
             raise ShortReadError(
                 f"{got} bytes came where {part.length} were asked for",
-                store=self._store.url,
-                key=self._key,
+                store=self.store.url,
+                key=self.key,
                 range=part,
             )
 
     def _changed_error(self, part: Range | None = None) -> ChangedError:
         reason = "the object was replaced while it was being read"
-        return ChangedError(reason, store=self._store.url, key=self._key, range=part or self._range)
+        return ChangedError(reason, store=self.store.url, key=self.key, range=part or self.byte_range)

@@ -224,20 +224,22 @@ T = TypeVar("T")
 
 
 class CrossThreadCall(ABC, Generic[T]):
-    """One call from another thread: a task on the I/O thread, in the context of the caller."""
+    """One call from another thread: a task on the I/O thread, in the context of the caller.
 
-    __slots__ = ("_cancelled", "_context", "_task", "_thread")
+    Args:
+        thread: the I/O thread.
+        function: returns the work, as a new coroutine. It is called on the I/O thread.
+    """
 
-    def __init__(self, thread: IOThread) -> None:
+    __slots__ = ("_cancelled", "_context", "_function", "_task", "_thread")
+
+    def __init__(self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._thread = thread
+        self._function = function
         # The mailbox is emptied in the context of the first caller of a burst.
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
         self._cancelled = False
-
-    @abstractmethod
-    def coroutine(self) -> Coroutine[Any, Any, T]:
-        """Return the work, as a new coroutine. Runs on the I/O thread."""
 
     @abstractmethod
     def completed(self, task: asyncio.Task[T] | None) -> None:
@@ -246,7 +248,7 @@ class CrossThreadCall(ABC, Generic[T]):
     def begin(self) -> None:
         """Runs on the I/O thread."""
         if not self._cancelled:
-            self._task = self._thread.loop.create_task(self.coroutine(), context=self._context)
+            self._task = self._thread.loop.create_task(self._function(), context=self._context)
             self._task.add_done_callback(self._ended)
 
     def cancel(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -47,28 +48,17 @@ class _AwaitedCall(CrossThreadCall[T]):
         end: set when it arrives, for a caller that was cancelled meanwhile.
     """
 
-    __slots__ = ("_ended_task", "_engine", "_function", "_mailbox", "_timeout", "end", "future", "is_settled")
+    __slots__ = ("_ended_task", "_mailbox", "end", "future", "is_settled")
 
     def __init__(
-        self,
-        thread: IOThread,
-        engine: Engine,
-        loop: asyncio.AbstractEventLoop,
-        function: Callable[[Engine], Coroutine[Any, Any, T]],
-        timeout: float | None,
+        self, thread: IOThread, loop: asyncio.AbstractEventLoop, function: Callable[[], Coroutine[Any, Any, T]]
     ) -> None:
-        super().__init__(thread)
-        self._engine = engine
-        self._function = function
-        self._timeout = timeout
+        super().__init__(thread, function)
         self._mailbox = mailbox_of(loop)
         self._ended_task: asyncio.Task[T] | None = None
         self.future: asyncio.Future[T] = loop.create_future()
         self.is_settled = False
         self.end: asyncio.Future[None] | None = None
-
-    def coroutine(self) -> Coroutine[Any, Any, T]:
-        return limited(self._function, self._engine, self._timeout)
 
     def completed(self, task: asyncio.Task[T] | None) -> None:
         self._ended_task = task
@@ -78,10 +68,16 @@ class _AwaitedCall(CrossThreadCall[T]):
         """Runs on the caller's loop."""
         self.is_settled = True
         task, self._ended_task = self._ended_task, None
-        if not self.future.done():
-            copy_outcome(task, self.future)
-        elif task is not None and not task.cancelled():
-            task.exception()  # another error is raised already: this one counts as retrieved
+        error = None if task is None or task.cancelled() else task.exception()  # retrieved, also if another is raised
+        if self.future.done():
+            pass
+        elif task is None or task.cancelled():
+            self.future.cancel()
+        elif error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
+        error = None  # no cycle
         if self.end is not None:
             self.end.set_result(None)
 
@@ -114,7 +110,7 @@ async def run(
     if is_trio_running():
         return await run_from_trio(thread, engine, function, timeout, callback)
     loop = asyncio.get_running_loop()
-    call = _AwaitedCall(thread, engine, loop, function, timeout)
+    call = _AwaitedCall(thread, loop, partial(limited, function, engine, timeout))
     if callback is not None:
         callback.fail = call.fail
     thread.mailbox.post(call.begin)
@@ -134,16 +130,6 @@ async def run(
         raise
 
 
-def copy_outcome(task: asyncio.Task[T] | None, future: asyncio.Future[T]) -> None:
-    """Copy the result, error or cancellation of `task` to `future`."""
-    if task is None or task.cancelled():
-        future.cancel()
-    elif (error := task.exception()) is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(task.result())
-
-
 _blocking_caller: ContextVar[SimpleQueue[Callable[[], None] | None] | None] = ContextVar(
     "aiozarr_blocking_caller", default=None
 )
@@ -157,17 +143,13 @@ class _BlockingCall(CrossThreadCall[T]):
         outcome: the ended task; None: never started. Empty before the end.
     """
 
-    __slots__ = ("_function", "callbacks", "outcome")
+    __slots__ = ("callbacks", "outcome")
 
     def __init__(self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        super().__init__(thread)
-        self._function = function
+        super().__init__(thread, function)
         self.callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.outcome: list[asyncio.Task[T] | None] = []
-
-    async def coroutine(self) -> T:
-        _blocking_caller.set(self.callbacks)
-        return await self._function()
+        self._context.run(_blocking_caller.set, self.callbacks)
 
     def completed(self, task: asyncio.Task[T] | None) -> None:
         self.outcome.append(task)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from aiozarr.common.concurrency import read_gate
@@ -59,28 +60,16 @@ class _TrioCall(CrossThreadCall[T]):
         ended: set when the call has ended.
     """
 
-    __slots__ = ("_engine", "_function", "_post", "_timeout", "changed", "ended", "failure", "is_ended", "outcome")
+    __slots__ = ("_post", "changed", "ended", "failure", "is_ended", "outcome")
 
-    def __init__(
-        self,
-        thread: IOThread,
-        engine: Engine,
-        function: Callable[[Engine], Coroutine[Any, Any, T]],
-        timeout: float | None,
-    ) -> None:
-        super().__init__(thread)
+    def __init__(self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        super().__init__(thread, function)
         trio: Any = sys.modules["trio"]
-        self._engine = engine
-        self._function = function
-        self._timeout = timeout
         self._post = post_to_trio()
         self.outcome: asyncio.Task[T] | None = None
         self.failure: Exception | None = None
         self.is_ended = False
         self.changed, self.ended = trio.Event(), trio.Event()
-
-    def coroutine(self) -> Coroutine[Any, Any, T]:
-        return limited(self._function, self._engine, self._timeout)
 
     def completed(self, task: asyncio.Task[T] | None) -> None:
         self.outcome = task
@@ -111,7 +100,7 @@ async def run_from_trio(
         RuntimeError: the I/O thread has ended meanwhile.
     """
     trio: Any = sys.modules["trio"]
-    call = _TrioCall(thread, engine, function, timeout)
+    call = _TrioCall(thread, partial(limited, function, engine, timeout))
     if callback is not None:
         callback.fail = call.fail
     thread.mailbox.post(call.begin)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from time import monotonic
 from typing import NamedTuple
 
 
@@ -122,7 +121,7 @@ class RequestCostEstimator:
         self._first_byte: float | None = None
         self._bandwidth: float | None = None
         self._gap = DEFAULT_GAP
-        self._updated = monotonic()
+        self._updated: float | None = None  # before the first read
 
     def observe(self, seconds: float, nbytes: int) -> None:
         """A response of `nbytes` took `seconds`."""
@@ -134,10 +133,11 @@ class RequestCostEstimator:
             mean = self._bandwidth
             self._bandwidth = bandwidth if mean is None else mean + WEIGHT * (bandwidth - mean)
 
-    def gap(self) -> int:
-        """Return how many unwanted bytes cost as much as one more request."""
-        now = monotonic()
-        if self._first_byte is not None and self._bandwidth is not None and now - self._updated > UPDATE_SECONDS:
+    def gap(self, now: float) -> int:
+        """Return how many unwanted bytes cost as much as one more request. `now` is the time in seconds."""
+        if self._updated is None:
+            self._updated = now
+        elif self._first_byte is not None and self._bandwidth is not None and now - self._updated > UPDATE_SECONDS:
             self._updated = now
             self._gap = quantise(self._first_byte * self._bandwidth)
         return self._gap

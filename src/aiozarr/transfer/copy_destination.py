@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, Unsuppo
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.schedule.events import Report
-from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_rules import (
@@ -76,6 +75,7 @@ class DestinationListing:
             self.journal_keys.append(entry.key)
 
 
+@dataclass(eq=False)
 class CopyDestination:
     """The destination of one copy. Lives on the I/O thread.
 
@@ -85,10 +85,8 @@ class CopyDestination:
         destination: the destination.
         rules: what is copied, and how.
         counters: count removed objects.
-        settings: limits and policies.
         report: counts the requests.
         objects: the objects of a source that is not listed: they follow from metadata, without sizes and versions.
-        may_have_others: whether the destination may hold objects that the source does not have.
 
     Attributes:
         journal: the records of copied objects.
@@ -97,38 +95,28 @@ class CopyDestination:
         replaced: the nodes of the source.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        source: ScheduledStore,
-        destination: ScheduledStore,
-        rules: CopyRules,
-        counters: CopyCounters,
-        *,
-        settings: Settings,
-        report: Report,
-        objects: ObjectSource | None,
-        may_have_others: bool,
-    ) -> None:
-        self._engine = engine
-        self._source = source
-        self._destination = destination
-        self._store = destination.store
-        self._rules = rules
-        self._counters = counters
-        self._settings = settings
-        self._objects = objects
+    engine: Engine
+    source: ScheduledStore
+    destination: ScheduledStore
+    rules: CopyRules
+    counters: CopyCounters
+    _: KW_ONLY
+    report: Report
+    objects: ObjectSource | None
+
+    def __post_init__(self) -> None:
+        rules, self._store = self.rules, self.destination.store
         self._preparation = asyncio.Lock()
         self._stored_documents: list[str] | None = None
         self._linked_documents: set[str] = set()
-        description, supports = {"source": source.store.url, "part": rules.part}, self._store.supports
+        description, supports = {"source": self.source.store.url, "part": rules.part}, self._store.supports
         is_kept = rules.is_journaled and supports.readable and supports.writeable and supports.listable
-        self.journal = CopyJournal(destination, description, is_kept=bool(is_kept))
+        self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
         self.is_prepared = True
         self._old_journal: list[str] | None = None
-        self.mirror = Mirror() if may_have_others and (self.journal.is_kept or rules.compares) else None
-        self.replaced = ReplacedNodes(source, settings)
-        self._report = report
+        has_mirror = rules.compares or (self.journal.is_kept and (rules.may_replace or rules.resume))
+        self.mirror = Mirror() if has_mirror else None
+        self.replaced = ReplacedNodes(self.source)
         self._has_consolidated_above = False
         self._ancestors: ConsolidatedAncestors | None = None
 
@@ -142,11 +130,11 @@ class CopyDestination:
         Raises:
             CopyError: the destination holds objects that may not be overwritten.
         """
-        if self._rules.dry_run:
+        if self.rules.dry_run:
             return await self._begin()
         coroutines: list[Coroutine[Any, Any, Any]] = [
             self._begin(),
-            has_consolidated_above(self._engine, self._store, self._settings, self._report),
+            has_consolidated_above(self.engine, self._store, self.destination.settings, self.report),
         ]
         counts: CopyCounters | None
         counts, is_above = await gather_all(coroutines)
@@ -155,7 +143,7 @@ class CopyDestination:
         return counts
 
     async def _begin(self) -> CopyCounters | None:
-        rules = self._rules
+        rules = self.rules
         if rules.resume and not self.journal.is_kept:
             raise UnsupportedOperationError(
                 f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
@@ -184,7 +172,7 @@ class CopyDestination:
 
     async def _look(self) -> DestinationListing:
         """List the destination, as far as the rules need it."""
-        rules, found = self._rules, DestinationListing()
+        rules, found = self.rules, DestinationListing()
         may_replace = rules.may_replace
         if not self._store.supports.listable or (may_replace and not self.journal.is_kept and not rules.compares):
             return found
@@ -193,7 +181,7 @@ class CopyDestination:
         prefix = "" if looks_at_all else JOURNAL_PREFIX
         documents: list[str] = []
         try:
-            async with aclosing(self._destination.scan(prefix)) as entries:
+            async with aclosing(self.destination.scan(prefix)) as entries:
                 async for entry in entries:
                     found.add(entry)
                     if is_node_document(entry.key):
@@ -201,7 +189,7 @@ class CopyDestination:
                         if entry.below_link:
                             self._linked_documents.add(entry.key)
                     # Metadata do not have the sizes of chunks.
-                    known = entry if self._objects is None else Entry(entry.key, None)
+                    known = entry if self.objects is None else Entry(entry.key, None)
                     if rules.resume:
                         found.size_hashes.add(size_hash(known))
                     if self.mirror is not None and rules.compares:
@@ -211,7 +199,7 @@ class CopyDestination:
             if looks_at_all:
                 self._stored_documents = documents
             else:
-                async with aclosing(self._destination.scan()) as entries:
+                async with aclosing(self.destination.scan()) as entries:
                     async for entry in entries:
                         if not is_journal_key(entry.key):
                             found.add(entry)
@@ -231,22 +219,22 @@ class CopyDestination:
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
         mirror, counters = Mirror(), CopyCounters()
-        async with aclosing(self._destination.scan()) as stored:
+        async with aclosing(self.destination.scan()) as stored:
             async for entry in stored:
-                mirror.add_stored(entry if self._objects is None else Entry(entry.key, None))
+                mirror.add_stored(entry if self.objects is None else Entry(entry.key, None))
 
         async def compare(entry: Entry) -> None:
-            if is_journal_key(entry.key) or is_folder_marker(entry) or not self._rules.keys.matches(entry.key):
+            if is_journal_key(entry.key) or is_folder_marker(entry) or not self.rules.keys.matches(entry.key):
                 return
             if mirror.may_have(entry):
                 if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
                     raise _DifferentError
                 counters.add_listed(entry)
                 counters.add("skipped", entry, entry.size or 0)
-            elif self._objects is None or await self._source.stat(entry.key) is not None:
+            elif self.objects is None or await self.source.stat(entry.key) is not None:
                 raise _DifferentError
 
-        async with aclosing(self._source.scan() if self._objects is None else self._objects.entries()) as entries:
+        async with aclosing(self.source.scan() if self.objects is None else self.objects.entries()) as entries:
             try:
                 await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
             except _DifferentError:
@@ -256,13 +244,13 @@ class CopyDestination:
     async def has_equal_bytes(self, key: str) -> bool:
         """Return whether source and destination have an object of equal bytes, by reading both."""
         entry = Entry(key, None)
-        return await have_equal_bytes(self._source, entry, self._destination, entry)
+        return await have_equal_bytes(self.source, entry, self.destination, entry)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
         """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
         if mirror.is_stored(entry):
             return True
-        source, destination, version = self._source.store, self._store, entry.version
+        source, destination, version = self.source.store, self._store, entry.version
         read_source = source.fetch_now if isinstance(source, BlockingStore) else None
         read_stored = destination.fetch_now if isinstance(destination, BlockingStore) else None
         size = entry.size or 0
@@ -282,19 +270,19 @@ class CopyDestination:
         if read_source is None and (read_stored is None or version is None or not has_content_tag(version)):
             return False
         try:
-            return await self._engine.run_in_worker(compare, size)
+            return await self.engine.run_in_worker(compare, size)
         except StoreError:
             return False  # copying it shows what is wrong
 
     def _occupied_message(self, found: DestinationListing) -> str:
         count = found.count
-        is_exact = count < MAX_COUNTED_OBJECTS or self._rules.resume
+        is_exact = count < MAX_COUNTED_OBJECTS or self.rules.resume
         number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
         resume, overwrite = argument("resume", True), argument("overwrite", True)
         message = f"{self._store.url} holds {number}, among them {found.first!r}; "
         if found.journal_keys:
             return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} starts over"
-        if self._rules.resume:
+        if self.rules.resume:
             message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
         return message + f"{overwrite} replaces objects of the same key and keeps the others"
 
@@ -314,7 +302,7 @@ class CopyDestination:
                 await self.journal.begin(self._old_journal)
             if self._has_consolidated_above:
                 await self._invalidate_consolidated()
-            if self.journal.is_kept and (self._rules.may_replace or self._rules.resume):
+            if self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
                 # A resumed copy, too: the interrupted one may have come no further than the header.
                 await self._withdraw_documents()
         except StoreError as error:
@@ -325,7 +313,9 @@ class CopyDestination:
         await in_thread(lambda: import_module("aiozarr.hierarchy.internal"))
         from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
-        self._ancestors = ConsolidatedAncestors(NodeAccess(self._engine, self._store, "", self._settings, self._report))
+        self._ancestors = ConsolidatedAncestors(
+            NodeAccess(self.engine, self._store, "", self.destination.settings, self.report)
+        )
         await self._ancestors.invalidate(self.journal.invalidated, self.journal.record_invalidated)
 
     async def _withdraw_documents(self) -> None:
@@ -334,10 +324,10 @@ class CopyDestination:
         Chunks of such arrays are removed, too: local files of theirs may have the names of new directories. They stay
         if the journal may name some of them as copied.
         """
-        source, limit = self._source, self._settings.max_metadata_bytes
+        source, limit = self.source, self.destination.settings.max_metadata_bytes
 
         async def compare(key: str) -> DocumentChange:
-            stored = await self._destination.fetch(key, max_bytes=limit)
+            stored = await self.destination.fetch(key, max_bytes=limit)
             if stored is None:
                 return DocumentChange()
             copied = await source.fetch(key, max_bytes=limit)
@@ -351,11 +341,11 @@ class CopyDestination:
         documents = self._stored_documents
         try:
             if documents is None:
-                async with aclosing(self._destination.scan()) as entries:
+                async with aclosing(self.destination.scan()) as entries:
                     stored = [entry async for entry in entries if is_node_document(entry.key)]
                 documents = [entry.key for entry in stored]
                 self._linked_documents = {entry.key for entry in stored if entry.below_link}
-            documents = [key for key in documents if self._rules.keys.matches(key)]
+            documents = [key for key in documents if self.rules.keys.matches(key)]
             found = zip(documents, await map_concurrently(compare, documents), strict=True)
         except PermissionDeniedError:
             # Credentials that may only write cannot see what they replace.
@@ -364,16 +354,16 @@ class CopyDestination:
         if changes:
             from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
-            await self._destination.erase_values(list(changes))
+            await self.destination.erase_values(list(changes))
             for key in changes:
                 erasures.record(self._store, node_of(key))
-            self._counters.add_deleted([key for key, change in changes.items() if change.is_removed])
+            self.counters.add_deleted([key for key, change in changes.items() if change.is_removed])
         if self.journal.has_records:
             return
         for key, change in changes.items():
-            is_erasable = not (change.is_removed or self._rules.keys or key in self._linked_documents)
+            is_erasable = not (change.is_removed or self.rules.keys or key in self._linked_documents)
             if is_erasable and change.was_array and key.endswith(V3_KEY):
-                await self._destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
+                await self.destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
     # --- after the last one ------------------------------------------------------------------------------------------
 
@@ -387,17 +377,17 @@ class CopyDestination:
         batch: list[str] = []
         # Links to directories, and whether something behind one of them stays.
         links: dict[str, bool] = {}
-        async with aclosing(self._destination.scan()) as entries:
+        async with aclosing(self.destination.scan()) as entries:
             async for entry in entries:
                 key = entry.key
                 if entry.below_link:
                     link = key.rsplit("/", entry.below_link)[0]
-                    stays = key in mirror or not (self._rules.delete and self._rules.keys.matches(key))
+                    stays = key in mirror or not (self.rules.delete and self.rules.keys.matches(key))
                     links[link] = links.get(link, False) or stays
                     continue
-                if is_journal_key(key) or key in mirror or not self._rules.keys.matches(key):
+                if is_journal_key(key) or key in mirror or not self.rules.keys.matches(key):
                     continue
-                if not (self._rules.delete or await self.replaced.has(key)):
+                if not (self.rules.delete or await self.replaced.has(key)):
                     continue
                 batch.append(key)
                 if len(batch) == MAX_ERASED_KEYS:
@@ -405,27 +395,27 @@ class CopyDestination:
                     batch = []
         await self._erase(batch)
         for link in [link for link, stays in links.items() if not stays]:
-            self._counters.add_deleted([link])
-            if not self._rules.dry_run:
+            self.counters.add_deleted([link])
+            if not self.rules.dry_run:
                 if self._has_consolidated_above:
                     await self.prepare()
-                await self._destination.erase_prefix(f"{link}/")
+                await self.destination.erase_prefix(f"{link}/")
 
     async def _erase(self, keys: list[str]) -> None:
-        self._counters.add_deleted(keys)
-        if keys and not self._rules.dry_run:
+        self.counters.add_deleted(keys)
+        if keys and not self.rules.dry_run:
             if self._has_consolidated_above:
                 await self.prepare()
             for part in (list(filter(is_document, keys)), [key for key in keys if not is_document(key)]):
                 if part:
                     try:
-                        await self._destination.erase_values(part)
+                        await self.destination.erase_values(part)
                     except StoreError as error:
                         raise CopyError(f"{self._store.url} still holds objects to delete: {error}") from error
 
     async def finish(self) -> None:
         """Rewrite consolidated metadata and remove the journal. After failures, leave both to a resumed copy."""
-        if self._has_consolidated_above and not self._counters.failed:
+        if self._has_consolidated_above and not self.counters.failed:
             if self.journal.invalidated:
                 await self.prepare()  # nothing but consolidated metadata may be left to write
             if self._ancestors is not None:
@@ -434,9 +424,9 @@ class CopyDestination:
                 except StoreError as error:
                     message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
                     raise CopyError(message) from error
-        if not self._rules.dry_run:
-            await (self.journal.flush() if self._counters.failed else self.journal.remove())
-        if self._rules.resume and isinstance(self._store, LocalStore) and not self._rules.dry_run:
+        if not self.rules.dry_run:
+            await (self.journal.flush() if self.counters.failed else self.journal.remove())
+        if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
             # Those of a process that was killed just before this one began were too new then.
             await self._store.sweep(None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
 from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
@@ -45,6 +46,7 @@ MAX_BATCH_BYTES = 1 << 20
 """Small files that a worker copies in one call: for each call a worker waits once for the loop."""
 
 
+@dataclass(eq=False)
 class CopyOperation:
     """One copy between two disjoint stores. Lives on the I/O thread.
 
@@ -60,45 +62,38 @@ class CopyOperation:
         listing: the listing of the source, if it has begun.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        source: Store,
-        destination: Store,
-        rules: CopyRules | None = None,
-        *,
-        settings: Settings,
-        report: Report | None = None,
-        progress: Callable[[Progress], None] | None = None,
-        objects: ObjectSource | None = None,
-        listing: StartedListing | None = None,
-    ) -> None:
-        self.source = source
-        self.destination = destination
-        self._engine = engine
-        self._settings = settings
-        self._rules = rules or CopyRules(overwrite=True)
-        self._report = report or Report()
+    engine: Engine
+    source: Store
+    destination: Store
+    rules: CopyRules
+    _: KW_ONLY
+    settings: Settings
+    report: Report = field(default_factory=Report)
+    progress: Callable[[Progress], None] | None = None
+    objects: ObjectSource | None = None
+    listing: StartedListing | None = None
+
+    def __post_init__(self) -> None:
         self._has_source = False
-        self._counters = CopyCounters(progress, is_dry_run=self._rules.dry_run)
-        self._objects = objects
-        self._listing = listing
-        policy = CopyPolicy(self._rules.verify, may_be_missing=objects is not None)
-        self._copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=self._report)
-        self._scheduled_source = engine.scheduled(source, settings, self._report)
+        self._counters = CopyCounters(self.progress, is_dry_run=self.rules.dry_run)
+        policy = CopyPolicy(self.rules.verify, may_be_missing=self.objects is not None)
+        self._copier = ObjectCopier(
+            self.engine, self.source, self.destination, policy, settings=self.settings, report=self.report
+        )
+        self._scheduled_source, scheduled_destination = [
+            self.engine.scheduled(store, self.settings, self.report) for store in (self.source, self.destination)
+        ]
         self._copy_destination = CopyDestination(
-            engine,
+            self.engine,
             self._scheduled_source,
-            engine.scheduled(destination, settings, self._report),
-            self._rules,
+            scheduled_destination,
+            self.rules,
             self._counters,
-            settings=settings,
-            report=self._report,
-            objects=objects,
-            may_have_others=rules is not None and (rules.may_replace or rules.resume),
+            report=self.report,
+            objects=self.objects,
         )
         self._journal = self._copy_destination.journal
-        most = settings.max_requests
+        most = self.settings.max_requests
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
@@ -113,7 +108,7 @@ class CopyOperation:
         """
         started = perf_counter()
         try:
-            with self._engine.request_limit(self._settings, self.source, self.destination):
+            with self.engine.request_limit(self.settings, self.source, self.destination):
                 counts = await self._copy_destination.begin()
                 try:
                     if counts is None:
@@ -127,30 +122,30 @@ class CopyOperation:
                     await self._copy_destination.close()
         finally:
             seconds = perf_counter() - started
-            self._report.operation(seconds=seconds)
+            self.report.operation(seconds=seconds)
         return self._counters.report(
             seconds=seconds,
-            requests=self._report.requests,
+            requests=self.report.requests,
             server_side=self._copier.server_side,
-            rewritten=0 if self._objects is None else self._objects.rewritten,
+            rewritten=0 if self.objects is None else self.objects.rewritten,
         )
 
     async def _copy(self) -> None:
         documents = await self._copy_data()
         # A misspelled source must not empty the destination of a mirror.
-        may_be_none = self._rules.delete and self._has_source
+        may_be_none = self.rules.delete and self._has_source
         if self._counters.listed == self._counters.counts["folder_markers"] and not may_be_none:
             url = self.source.url
             message = f"there is nothing to copy at {url}"
-            if self._rules.keys.include:
-                message = f"nothing at {url} matches {argument('include', self._rules.keys.include)}"
+            if self.rules.keys.include:
+                message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
         mirror = None if self._counters.failed else self._copy_destination.mirror
-        if mirror is not None and not self._rules.delete:
+        if mirror is not None and not self.rules.delete:
             # Before the documents: a reader of the new ones reads no older chunk.
             await self._copy_destination.delete_extra(mirror)
         await self._copy_documents(documents)
-        if mirror is not None and self._rules.delete and not self._counters.failed:
+        if mirror is not None and self.rules.delete and not self._counters.failed:
             await self._copy_destination.delete_extra(mirror)
         await self._copy_destination.finish()
 
@@ -159,9 +154,7 @@ class CopyOperation:
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = (
-            self._objects.entries() if self._objects is not None else self._listing or self._scheduled_source.scan()
-        )
+        listing = self.objects.entries() if self.objects is not None else self.listing or self._scheduled_source.scan()
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
@@ -181,18 +174,18 @@ class CopyOperation:
 
     def _new_download(self) -> Download | None:
         source, destination = self.source, self.destination
-        is_unseen = not (self._copier.facts.is_observed or self._rules.dry_run)
+        is_unseen = not (self._copier.facts.is_observed or self.rules.dry_run)
         if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
             return Download(
-                self._engine,
+                self.engine,
                 source,
                 destination,
-                verify=self._rules.verify,
-                settings=self._settings,
-                report=self._report,
+                verify=self.rules.verify,
+                settings=self.settings,
+                report=self.report,
                 on_copied=self._add_copied,
                 on_failed=self._fail,
-                on_missing=None if self._objects is None else self._add_missing,
+                on_missing=None if self.objects is None else self._add_missing,
             )
         return None
 
@@ -209,7 +202,7 @@ class CopyOperation:
         documents = [entry for entry, is_equal in zip(documents, equal, strict=True) if not is_equal]
         if documents:
             await self._copy_destination.prepare()
-        if self._download is None and not self._rules.dry_run and len(documents) > 1:
+        if self._download is None and not self.rules.dry_run and len(documents) > 1:
             # At once, and not level by level.
             await self._copier.prefetch(documents)
         for level in document_levels(documents):
@@ -226,7 +219,7 @@ class CopyOperation:
         batch: list[Entry] = []
         batch_bytes = 0
         most = MAX_BATCH_OBJECTS if isinstance(self.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
-        keys, journal, download = self._rules.keys, self._journal, self._download
+        keys, journal, download = self.rules.keys, self._journal, self._download
         destination, mirror = self._copy_destination, self._copy_destination.mirror
         async for entry in listing:
             key = entry.key
@@ -248,20 +241,20 @@ class CopyOperation:
                 if is_document(key):
                     destination.replaced.add_document(key)
             is_there = journal.take(entry)
-            may_be_equal = mirror is not None and self._rules.compares and mirror.may_have(entry)
+            may_be_equal = mirror is not None and self.rules.compares and mirror.may_have(entry)
             if is_there or (
                 may_be_equal
-                and self._objects is None
+                and self.objects is None
                 and mirror is not None
                 and await destination.is_up_to_date(mirror, entry)
             ):
                 self._counters.add("skipped", entry, entry.size or 0)
-            elif may_be_equal and self._objects is not None and not is_document(key):
+            elif may_be_equal and self.objects is not None and not is_document(key):
                 # Compared by the workers: it takes a request.
                 yield (entry,)
             elif is_document(key):
                 documents[key] = entry
-            elif self._rules.dry_run:
+            elif self.rules.dry_run:
                 self._counters.add_copied(entry)
             else:
                 if not destination.is_prepared:
@@ -295,7 +288,7 @@ class CopyOperation:
     async def _is_equal(self, entry: Entry) -> bool:
         """Return whether the destination has an object of a source without a listing, and count it then."""
         mirror = self._copy_destination.mirror
-        if self._objects is None or mirror is None or not self._rules.compares or not mirror.may_have(entry):
+        if self.objects is None or mirror is None or not self.rules.compares or not mirror.may_have(entry):
             return False
         if not await self._copy_destination.has_equal_bytes(entry.key):
             return False
@@ -306,9 +299,9 @@ class CopyOperation:
         if not is_document(entry.key):
             if await self._is_equal(entry):
                 return
-            if not self._rules.dry_run:
+            if not self.rules.dry_run:
                 await self._copy_destination.prepare()
-        if self._rules.dry_run:
+        if self.rules.dry_run:
             copied: CopiedObject | None = CopiedObject(entry.size or 0)
         else:
             try:
@@ -321,11 +314,11 @@ class CopyOperation:
             self._add_missing(entry)
             return
         self._counters.add_copied(entry, copied.size, is_changed=copied.changed)
-        if not copied.changed and not self._rules.dry_run:
+        if not copied.changed and not self.rules.dry_run:
             self._journal.add(entry)
 
     def _add_missing(self, entry: Entry) -> None:
-        if self._objects is not None:
+        if self.objects is not None:
             self._counters.add("missing_chunks", entry)
             if self._copy_destination.mirror is not None:
                 self._copy_destination.mirror.discard_key(entry.key)
@@ -338,7 +331,7 @@ class CopyOperation:
         self._journal.add(entry)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
-        if self._rules.on_error == "raise":
+        if self.rules.on_error == "raise":
             raise CopyError(
                 f"{self.source.url} was not copied to {self.destination.url}: {entry.key!r}: {error}",
                 failed=((entry.key, error),),

@@ -75,12 +75,10 @@ class ReplacedNodes:
 
     Args:
         source: the source of the copy.
-        settings: limits of documents.
     """
 
-    def __init__(self, source: ScheduledStore, settings: Settings) -> None:
+    def __init__(self, source: ScheduledStore) -> None:
         self._source = source
-        self._settings = settings
         self._names: dict[str, list[str]] = {}
         self._encodings: dict[str, tuple[ChunkKeyEncoding, int] | None] = {}
 
@@ -110,13 +108,13 @@ class ReplacedNodes:
         from aiozarr.metadata.formats import PROBE_KEYS, parse_node
         from aiozarr.metadata.records import ArrayMetadata
 
-        prefix = f"{path}/" if path else ""
+        prefix, settings = f"{path}/" if path else "", self._source.settings
         documents = dict.fromkeys(PROBE_KEYS)
         try:
             for name in self._names[path]:
-                value = await self._source.fetch(prefix + name, max_bytes=self._settings.max_metadata_bytes)
+                value = await self._source.fetch(prefix + name, max_bytes=settings.max_metadata_bytes)
                 documents[name] = None if value is None else value.data
-            metadata = parse_node(documents, node=self._source.store.url_of(path), settings=self._settings)
+            metadata = parse_node(documents, node=self._source.store.url_of(path), settings=settings)
             if not isinstance(metadata, ArrayMetadata):
                 return None
             return resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape)), len(metadata.shape)

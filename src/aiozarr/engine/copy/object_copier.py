@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,7 @@ class _ChangingError(Exception):
     """The object was replaced while it was copied, or its size is not certain: it is to be copied again."""
 
 
+@dataclass(eq=False)
 class ObjectCopier:
     """Copies objects between two stores. Lives on the I/O thread.
 
@@ -90,28 +91,24 @@ class ObjectCopier:
         server_side: number of objects that the server copied itself.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        source: Store,
-        destination: Store,
-        policy: CopyPolicy,
-        *,
-        settings: Settings,
-        report: Report | None = None,
-    ) -> None:
-        self.source = source
-        self.destination = destination
-        self.facts = CopyFacts.from_stores(source, destination, policy, settings)
+    engine: Engine
+    source: Store
+    destination: Store
+    policy: CopyPolicy
+    _: KW_ONLY
+    settings: Settings
+    report: Report | None = None
+
+    def __post_init__(self) -> None:
+        source, destination, settings = self.source, self.destination, self.settings
+        self.facts = CopyFacts.from_stores(source, destination, self.policy, settings)
         self.server_side = 0
-        self._engine = engine
-        self._policy = policy
         self._part_bytes = settings.max_request_bytes
-        self._report = report or Report()
+        self._report = self.report or Report()
         self._refusals_left = MAX_SERVER_REFUSALS
         self._prefetched: dict[str, Value] = {}
-        self._scheduled_source = engine.scheduled(source, settings, report)
-        self._scheduled_destination = engine.scheduled(destination, settings, report)
+        self._scheduled_source = self.engine.scheduled(source, settings, self.report)
+        self._scheduled_destination = self.engine.scheduled(destination, settings, self.report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
         self._batch_memory = ByteSemaphore(min(settings.max_bytes_in_flight, MAX_BATCHES_BYTES))
         self._small = asyncio.Lock()
@@ -162,7 +159,7 @@ class ObjectCopier:
             except _ChangingError:
                 continue
             is_marker = entry.size == 0  # some clients list the marker `a/` of a folder as an empty object `a`
-            may_be_missing = self._policy.may_be_missing and document_write_order(entry.key) is None
+            may_be_missing = self.policy.may_be_missing and document_write_order(entry.key) is None
             if copied is None and not is_marker and not may_be_missing:
                 raise ChangedError("the object was listed, and is gone", store=self.source.url, key=entry.key)
             return copied
@@ -178,7 +175,7 @@ class ObjectCopier:
             self.source, entry.key, key, size=entry.size, if_match=entry.version
         )
         if same_version(version, entry.version) is not True:
-            if self._policy.verify == "checksum":
+            if self.policy.verify == "checksum":
                 # Nothing says that the bytes are the same.
                 raise UnsupportedOperationError("the server reports no checksum", store=self.destination.url)
             if entry.version is not None and entry.version.generation is None:
@@ -193,8 +190,8 @@ class ObjectCopier:
         """Copy a file that is read while it is sent."""
         source = self.source
         assert isinstance(source, LocalStore)
-        compared = 2 * self._part_bytes if self._policy.verify == "checksum" else 0
-        async with self._memory.hold(compared), open_body(self._engine, source, entry.key) as body:
+        compared = 2 * self._part_bytes if self.policy.verify == "checksum" else 0
+        async with self._memory.hold(compared), open_body(self.engine, source, entry.key) as body:
             if body is None:
                 return None
             try:
@@ -214,10 +211,10 @@ class ObjectCopier:
         try:
             async with (
                 self._memory.hold(min(present.size, MAX_FILE_BYTES)),
-                new_file(self._engine, destination, key, present.size, self._buffers) as file,
+                new_file(self.engine, destination, key, present.size, self._buffers) as file,
             ):
                 await self._scheduled_source.fetch_version(present, file, part_bytes=self.facts.part_bytes)
-                await file.commit(IfAbsent() if self._policy.if_absent else None)
+                await file.commit(IfAbsent() if self.policy.if_absent else None)
         except (ChangedError, LimitError, ShortReadError) as error:
             # Without a version, the next attempt fetches it whole.
             state.present = Entry(entry.key, present.size)
@@ -225,7 +222,7 @@ class ObjectCopier:
                 with suppress(StoreError):
                     state.present = await self._scheduled_source.stat(entry.key) or state.present
             raise _ChangingError from error
-        self._engine.invalidate(destination, key)
+        self.engine.invalidate(destination, key)
         self._scheduled_destination.report_file(key, written=present.size)
         return CopiedObject(present.size, changed=same_version(entry.version, present.version) is False)
 
@@ -244,7 +241,7 @@ class ObjectCopier:
                 raise _ChangingError from error
             if fetched is None:
                 return None
-            strict = self._policy.verify is not None
+            strict = self.policy.verify is not None
             changed = is_replaced(entry, fetched, previous_size=state.seen_size, strict=strict)
             if changed is None:
                 state.seen_size = size_of(fetched)
@@ -305,8 +302,8 @@ class ObjectCopier:
             read()
             values = {number: value for number, value in enumerate(outcomes) if isinstance(value, Value)}
             objects = [(entries[number].key, value.data) for number, value in values.items()]
-            writes.requests += len(values) * (2 if self._policy.verify == "checksum" else 1)
-            errors = store_now(destination, objects, verify=self._policy.verify)
+            writes.requests += len(values) * (2 if self.policy.verify == "checksum" else 1)
+            errors = store_now(destination, objects, verify=self.policy.verify)
             for (number, value), error in zip(values.items(), errors, strict=True):
                 outcomes[number] = error is None or _lasting_error(error)
                 writes.bytes_written += size_of(value) if error is None else 0
@@ -328,16 +325,16 @@ class ObjectCopier:
                 # Little work per system call: several threads would wait for the interpreter's lock, in turn.
                 is_small = sum(sizes) < MIN_PARALLEL_BYTES * len(sizes)
                 async with self._memory.hold(held), self._small if is_small else nullcontext():
-                    await self._engine.run_in_worker(copy, work_bytes)
+                    await self.engine.run_in_worker(copy, work_bytes)
             else:
                 async with self._batch_memory.hold(held):
-                    await self._engine.run_in_worker(read, work_bytes)
+                    await self.engine.run_in_worker(read, work_bytes)
                     await for_each(store, range(len(entries)), concurrency=len(entries))
             return outcomes
         finally:
             self._report.add(source.url, reads)
             if isinstance(destination, BlockingStore):
-                self._engine.invalidate(destination, None)
+                self.engine.invalidate(destination, None)
                 self._report.add(destination.url, writes)
 
     def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | bool:
@@ -363,11 +360,11 @@ class ObjectCopier:
             ChecksumError: the stored bytes differ.
             StoreError: the bytes could not be stored or read back.
         """
-        if self._policy.if_absent:
+        if self.policy.if_absent:
             version = await self._scheduled_destination.if_absent(lambda condition: self._send(key, data, condition))
         else:
             version = await self._send(key, data, None)
-        if self._policy.verify != "checksum" or await self._is_content_tag(version, data):
+        if self.policy.verify != "checksum" or await self._is_content_tag(version, data):
             return
         if await self._is_stored(key, data):
             return
@@ -396,7 +393,7 @@ class ObjectCopier:
         def tag() -> str:
             return f'"{data.file.md5()}"' if isinstance(data, FileBody) else content_tag(data)
 
-        return version.etag == await self._engine.run_in_worker(tag, _size(data))
+        return version.etag == await self.engine.run_in_worker(tag, _size(data))
 
     async def _is_stored(self, key: str, data: Buffer | FileBody) -> bool:
         """Return whether the destination returns `data`. A large object is read in parts, one after the other."""
@@ -413,13 +410,13 @@ class ObjectCopier:
             value = await self._scheduled_destination.fetch(key, byte_range, held=part.nbytes)
             if value is None or value.size not in (None, size):
                 return False
-            if not await self._engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):
+            if not await self.engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):
                 return False
         return True
 
     def _memory_bytes(self, size: int) -> int:
         """Return the bytes that copying an object of `size` bytes holds in memory."""
-        return size + min(size, self._part_bytes) if self._policy.verify == "checksum" else size
+        return size + min(size, self._part_bytes) if self.policy.verify == "checksum" else size
 
 
 def _lasting_error(error: Exception) -> Exception | bool:
