@@ -219,10 +219,7 @@ async def resolve_region(array: Array, selection: NamedSelection | PositionalSel
     from aiozarr.transfer.dimension_selection import resolve_indexes
 
     def as_slice(item: Any, name: str, length: int) -> slice:
-        if isinstance(item, slice):
-            return item
-        interval = resolve_indexes(item, length, name=name)
-        return slice(interval.start, interval.stop)
+        return item if isinstance(item, slice) else resolve_indexes(item, length, name=name)
 
     items = await resolve_selection(array, selection)
     return tuple(map(as_slice, items, _names_of(array), array.shape))

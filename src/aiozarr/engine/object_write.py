@@ -101,7 +101,7 @@ class ObjectWrite(ObjectRequest):
             # Without conditional writes a concurrent partial write would undo this one: the lock excludes it.
             async with nullcontext() if self.store.supports.conditional_writes else self._lock():
                 data, _ = await self._encode(None, [self])
-                await (self._erase() if data is None else self._put(data, None))
+                await self._store(data)
             return
         swap = await self._can_swap()
         # The lock of the commit excludes other writers in this process. Races are with other processes.
@@ -131,12 +131,11 @@ class ObjectWrite(ObjectRequest):
                     raise
                 # All of the chunk inside the array is replaced: a damaged one is no reason to refuse.
                 data, group = await self._encode(None, group, can_erase=can_erase)
-            if data is not None:
-                await self._put(data, self._precondition(value, swap=swap))
-            elif value is not None:
-                await self._erase(erasable)
-            else:
+            if data is None and value is None:
                 self.event_kind = "fetch"
+            else:
+                precondition = None if data is None else self._precondition(value, swap=swap)
+                await self._store(data, precondition, erasable)
             return group
 
         return await compare_and_swap(attempt)
@@ -190,49 +189,45 @@ class ObjectWrite(ObjectRequest):
         Returns: the encoded object, or None if it holds fill values only and nothing is stored or `can_erase`, and the
             members of `group` whose values could be encoded. The others fail in a commit of their own.
         """
-        data = None if value is None else value.data
-        if self.stored.shard is not None:
-            return await self._encode_shard(data, group, can_erase=can_erase)
+        data, stored, encoder = None if value is None else value.data, self.stored, self.context.encoder
+        if stored.shard is None:
+
+            async def change(member: ObjectWrite) -> None:
+                nonlocal data
+                encode = partial(member._encode_chunk, data, can_erase=can_erase)
+                data = await self._call(encode, stored.spec.nbytes)
+
+        else:
+            # The inner chunks of a shard are encoded in groups, in all threads.
+            with self._naming():
+                shard = None if data is None else await self._call(partial(open_shard, stored, data))
+            changed: dict[int, Buffer | None] = {}
+
+            async def change(member: ObjectWrite) -> None:
+                with member._naming():
+                    inner = await member.context.encoder.encode_inner_chunks(
+                        stored, member.projection, ChangedShard(shard, changed), self._call, self.context.encoding
+                    )
+                changed.update(inner)
+
         encoded: list[ObjectWrite] = []
         for member in group:
             try:
-                encode = partial(member._encode_chunk, data, can_erase=can_erase)
-                data = await self._call(encode, self.stored.spec.nbytes)
+                await change(member)
             except Exception:
                 if member is self:
                     raise
             else:
                 encoded.append(member)
+        if stored.shard is not None:
+            keep = encoder.keeps(data, can_erase=can_erase)
+            data = await self._call(partial(assemble_shard, stored, changed, shard, keep=keep))
         return data, encoded
 
     def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
         """Run `function`, which encodes, in a worker."""
         timing = self.timing
         return self.state.pool.call(function if timing is None else lambda: timing.timed(function), weight)
-
-    async def _encode_shard(
-        self, data: Buffer | None, group: Sequence[ObjectWrite], *, can_erase: bool
-    ) -> tuple[Buffer | None, Sequence[ObjectWrite]]:
-        """Encode the inner chunks of a shard in groups, in all threads."""
-        stored = self.stored
-        with self._naming():
-            shard = None if data is None else await self._call(lambda: open_shard(stored, data))
-        changed: dict[int, Buffer | None] = {}
-        encoded: list[ObjectWrite] = []
-        for member in group:
-            try:
-                with member._naming():
-                    inner = await member.context.encoder.encode_inner_chunks(
-                        stored, member.projection, ChangedShard(shard, changed), self._call, self.context.encoding
-                    )
-                changed.update(inner)
-            except Exception:
-                if member is self:
-                    raise
-            else:
-                encoded.append(member)
-        keep = self.context.encoder.keeps(data, can_erase=can_erase)
-        return await self._call(lambda: assemble_shard(stored, changed, shard, keep=keep)), encoded
 
     async def _fetch(self) -> Value | None:
         store = self.store
@@ -251,18 +246,19 @@ class ObjectWrite(ObjectRequest):
         most = self.stored.pipeline.max_stored_size
         return {"max_bytes": most} if most is not None and self.store.has_bounded_reads else {}
 
-    async def _put(self, data: Buffer, precondition: Precondition | None) -> None:
-        # Not in a worker, also if the store blocks: the workers encode other shards while a disk is waited for.
+    async def _store(
+        self, data: Buffer | None, precondition: Precondition | None = None, version: Version | None = None
+    ) -> None:
+        """Put `data`. None: erase the stored object, with a version only if it has this one."""
         self.sent += 1
-        version = await self.store.set(self.key, data, precondition=precondition)
-        if self.stored.shard is not None:
-            self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, version)
-        self.put += memoryview(data).nbytes
-
-    async def _erase(self, version: Version | None = None) -> None:
-        """Erase the stored object, with a version only if it has this one."""
+        if data is not None:
+            # Not in a worker, also if the store blocks: the workers encode other shards while a disk is waited for.
+            stored = await self.store.set(self.key, data, precondition=precondition)
+            if self.stored.shard is not None:
+                self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, stored)
+            self.put += memoryview(data).nbytes
+            return
         self.event_kind = "erase"
-        self.sent += 1
         if version is None:
             await self.store.erase(self.key)
         else:

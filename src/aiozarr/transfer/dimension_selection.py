@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import index
 from typing import Any, TypeAlias
 
@@ -27,14 +26,6 @@ _NANOSECONDS = {
     **dict.fromkeys(("nanosecond", "nanoseconds", "ns"), 1),
 }
 _SINCE = re.compile(r"\s*(\w+)\s+since\s+(\d{1,4}-\d{1,2}-\d{1,2})(?:[T\s]+(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The selected part of one dimension: the indexes from `start` to `stop`."""
-
-    start: int
-    stop: int
 
 
 def check_selection(selection: Selection) -> None:
@@ -61,7 +52,7 @@ def is_index(part: Any) -> bool:
     return all(bound is None or _is_integer(bound) for bound in bounds)
 
 
-def resolve_indexes(part: Any, length: int, *, name: str) -> Interval:
+def resolve_indexes(part: Any, length: int, *, name: str) -> slice:
     """Return the part of a dimension of `length` that indexes select, as Python's slices do.
 
     A single index keeps the dimension, with length 1.
@@ -72,12 +63,12 @@ def resolve_indexes(part: Any, length: int, *, name: str) -> Interval:
     if isinstance(part, slice):
         check_not_empty(part, length, name=name)
         start, stop, _ = slice(part.start, part.stop).indices(length)
-        return Interval(start, stop)
+        return slice(start, stop)
     at = index(part)
     if not -length <= at < length:
         raise SelectionError(f"index {at} is outside of dimension {name!r}, which has the length {length}")
     at %= length
-    return Interval(at, at + 1)
+    return slice(at, at + 1)
 
 
 def check_not_empty(part: slice, length: int, *, name: str) -> None:
@@ -94,7 +85,7 @@ def check_not_empty(part: slice, length: int, *, name: str) -> None:
         )
 
 
-def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> Interval:
+def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> slice:
     """Return the part of a dimension whose coordinates lie between the bounds, which are included.
 
     Args:
@@ -113,11 +104,9 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
         raise SelectionError(f"dimension {name!r} has numbers as coordinates, and {part!r} is none")
     inside = np.ones(values.shape, bool)
     try:
-        low, high = (_bound(bound, is_time, end=end) for bound, end in zip(bounds, (False, True), strict=True))
+        low, high = _bound(bounds[0], is_time, end=False), _bound(bounds[1], is_time, end=True)
         if None not in (low, high) and low > high:
-            low, high = (
-                _bound(bound, is_time, end=end) for bound, end in zip(bounds[::-1], (False, True), strict=True)
-            )
+            low, high = _bound(bounds[1], is_time, end=False), _bound(bounds[0], is_time, end=True)
         if low is not None:
             inside &= values >= low
         if high is not None:
@@ -133,7 +122,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
     start, stop = int(found[0]), int(found[-1]) + 1
     if stop - start != len(found):
         raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")
-    return Interval(start, stop)
+    return slice(start, stop)
 
 
 def _bound(bound: Any, is_time: bool, *, end: bool) -> Any:

@@ -15,12 +15,12 @@ from aiozarr.errors import SelectionError, StoreError, UnsupportedOperationError
 from aiozarr.grid.chunk_grid import RegularGrid
 from aiozarr.grid.transform import IndexTransform
 from aiozarr.metadata.document import dump_document, load_document
-from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, META_KEY, V3_KEY, ZMETADATA_KEY
+from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, META_KEY, V3_KEY, ZMETADATA_KEY, key_prefix
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.model import ByteRange, Entry, Supports, Value, Version, check_key, resolve_range
 from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore, Store
-from aiozarr.transfer.dimension_selection import Interval, Selection, is_index, resolve_coordinates, resolve_indexes
+from aiozarr.transfer.dimension_selection import Selection, is_index, resolve_coordinates, resolve_indexes
 from aiozarr.transfer.node_tree import NodeTree, load_array_above
 
 
@@ -37,7 +37,7 @@ class SelectedArray:
 
     path: str
     layout: ArrayLayout
-    intervals: tuple[Interval, ...]
+    intervals: tuple[slice, ...]
     selected: ArrayLayout
 
     def source_chunk(self, coords: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -58,15 +58,10 @@ class SelectedArray:
             source.append(interval.start // length + chunk)
         return tuple(source)
 
-    def region(self, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return the elements of chunk `coords` of the part: in the stored array, and in the part."""
-        inside: list[slice] = []
-        stored: list[slice] = []
-        for chunk, length, interval in zip(coords, self.selected.grid.largest_chunk, self.intervals, strict=True):
-            start, stop = chunk * length, min((chunk + 1) * length, interval.stop - interval.start)
-            inside.append(slice(start, stop))
-            stored.append(slice(interval.start + start, interval.start + stop))
-        return tuple(stored), tuple(inside)
+    def region(self, coords: tuple[int, ...]) -> tuple[slice, ...]:
+        """Return the elements of chunk `coords` of the part."""
+        lengths = zip(coords, self.selected.grid.largest_chunk, self.selected.metadata.shape, strict=True)
+        return tuple([slice(chunk * length, min((chunk + 1) * length, total)) for chunk, length, total in lengths])
 
 
 class SelectedStore(Store):
@@ -120,7 +115,7 @@ class SelectedStore(Store):
         names: set[str] = set()
         for path, metadata in self._tree.arrays.items():
             layout = ArrayLayout.resolve(metadata, node=self._source.url_of(path), settings=self._settings)
-            intervals = [Interval(0, length) for length in metadata.shape]
+            intervals = [slice(0, length) for length in metadata.shape]
             for dimension, name in enumerate(dimension_names(path, metadata)):
                 names.update([name] if name else [])
                 # An array by itself may be cut by the numbers of its dimensions.
@@ -147,12 +142,12 @@ class SelectedStore(Store):
             known = ", ".join(map(repr, sorted(names))) or "none with a name"
             raise SelectionError(f"no array of {self.url} has a dimension {unknown[0]!r}; the dimensions are {known}")
 
-    async def _resolve(self, path: str, name: str, part: Any, length: int) -> Interval:
+    async def _resolve(self, path: str, name: str, part: Any, length: int) -> slice:
         if is_index(part):
             return resolve_indexes(part, length, name=name)
         store, coordinate, metadata = await self._coordinate_array(path, name, length)
         layout = ArrayLayout.resolve(metadata, node=store.url_of(coordinate), settings=self._settings)
-        values = await self._read(coordinate, layout, (slice(0, length),), store)
+        values = await self._read(store, coordinate, layout)
         return resolve_coordinates(part, values, metadata.attributes, name=name)
 
     async def _coordinate_array(self, path: str, name: str, length: int) -> tuple[Store, str, ArrayMetadata]:
@@ -160,7 +155,7 @@ class SelectedStore(Store):
         where = path
         while where:
             where = where.rpartition("/")[0]
-            coordinate = _join(where, name)
+            coordinate = key_prefix(where) + name
             metadata = self._tree.nodes.get(coordinate)
             if isinstance(metadata, ArrayMetadata) and metadata.shape == (length,):
                 return self._source, coordinate, metadata
@@ -180,7 +175,7 @@ class SelectedStore(Store):
         for path, array in self._arrays.items():
             encode = array.selected.key_encoding.encode
             for coords in product(*[range(count) for count in array.selected.grid.shape]):
-                yield Entry(_join(path, encode(coords)), None)
+                yield Entry(key_prefix(path) + encode(coords), None)
         for key in self._tree.documents:
             yield Entry(key, None)
 
@@ -206,7 +201,7 @@ class SelectedStore(Store):
             source = array.source_chunk(coords)
             if source is None:
                 return await self._encode_chunk(array, coords)
-            value = await self._scheduled.fetch(_join(array.path, array.layout.key_encoding.encode(source)))
+            value = await self._scheduled.fetch(key_prefix(array.path) + array.layout.key_encoding.encode(source))
             return None if value is None else value.data
         except StoreError as error:
             # It was sent again as often as the settings allow.
@@ -226,25 +221,25 @@ class SelectedStore(Store):
 
     async def _encode_chunk(self, array: SelectedArray, coords: tuple[int, ...]) -> Buffer | None:
         """Return chunk `coords` of a part as it is stored, or None if it has fill values alone."""
-        stored, inside = array.region(coords)
-        values = await self._read(array.path, array.layout, stored)
+        region = array.region(coords)
+        values = await self._read(self._source, array.path, array.layout, array.intervals, region)
         store = MemoryStore()
-        await self._engine.write(
-            [Write(array.selected, store, "", _maps(array.selected, inside), values)], settings=self._quiet_settings
-        )
+        maps = IndexTransform.identity(array.selected.metadata.shape).select(region).maps
+        settings = Settings(max_chunk_bytes=self._settings.max_chunk_bytes, strict=self._settings.strict)
+        await self._engine.write([Write(array.selected, store, "", maps, values)], settings=settings)
         self.rewritten += 1
         return await store.get(array.selected.key_encoding.encode(coords))
 
-    async def _read(self, path: str, layout: ArrayLayout, region: tuple[slice, ...], store: Store | None = None) -> Any:
-        values = np.empty([part.stop - part.start for part in region], layout.spec.dtype)
-        read = Read(layout, store or self._source, f"{path}/" if path else "", _maps(layout, region), values)
+    async def _read(self, store: Store, path: str, layout: ArrayLayout, *regions: tuple[slice, ...]) -> Any:
+        """Return the elements of a region of an array, or of a region of that."""
+        transform = IndexTransform.identity(layout.metadata.shape)
+        for region in regions:
+            transform = transform.select(region)
+        values = np.empty(transform.shape, layout.spec.dtype)
         if values.size:
+            read = Read(layout, store, key_prefix(path), transform.maps, values)
             await self._engine.read([read], settings=self._settings)
         return values
-
-    @property
-    def _quiet_settings(self) -> Settings:
-        return Settings(max_chunk_bytes=self._settings.max_chunk_bytes, strict=self._settings.strict)
 
     async def _document(self, key: str) -> Buffer | None:
         data = self._tree.documents[key]
@@ -260,7 +255,7 @@ class SelectedStore(Store):
         if path in self._arrays:
             members["shape"] = list(self._arrays[path].selected.metadata.shape)
         for copied_path, copied in _consolidated_copies(name, members):
-            array = self._arrays.get(_join(path, copied_path))
+            array = self._arrays.get(key_prefix(path) + copied_path)
             if array is not None and isinstance(copied, dict) and "shape" in copied:
                 copied["shape"] = list(array.selected.metadata.shape)
         return dump_document(members, finite=False)
@@ -283,11 +278,3 @@ def dimension_names(path: str, metadata: ArrayMetadata) -> tuple[str | None, ...
     if names is not None:
         return names
     return (path.rpartition("/")[2] or None,) if len(metadata.shape) == 1 else (None,) * len(metadata.shape)
-
-
-def _maps(layout: ArrayLayout, region: tuple[slice, ...]) -> Any:
-    return IndexTransform.identity(layout.metadata.shape).select(region).maps
-
-
-def _join(path: str, key: str) -> str:
-    return f"{path}/{key}" if path else key
