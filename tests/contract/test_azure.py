@@ -14,7 +14,6 @@ import aiozarr
 from aiozarr.errors import EraseError, PermissionDeniedError, PreconditionFailedError, StoreError, UnauthenticatedError
 from aiozarr.model import Entry, IfMatch, Suffix
 from aiozarr.stores import ObjectStore, Store
-from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.credentials import sign_container
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
@@ -36,7 +35,7 @@ class TestObjectStoreOnAFake(StoreConformance):
 
     @pytest.fixture(autouse=True)
     def _serve(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(bucket_client, "MAX_SINGLE_BYTES", 10 << 20)
+        monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.SINGLE_UPLOAD_BYTES", 10 << 20)
         with AzureServer({}) as self.server:
             yield
 

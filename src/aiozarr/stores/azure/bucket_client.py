@@ -7,22 +7,27 @@ import re
 import warnings
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlencode
 from xml.etree.ElementTree import Element
 
-from aiozarr.common.concurrency import map_concurrently
 from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import BodyReader, RequestTemplate, quote_key
 from aiozarr.http1.response_check import NO_VALUE, Accept, Expectation
-from aiozarr.model import Entry, Precondition, Range, Supports, Version
+from aiozarr.model import Entry, Precondition, Range, Version
 from aiozarr.stores.azure.address import AzureEndpoint, AzureOptions, AzureUrl, azure_options, find_endpoint, parse_url
 from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource, ContainerSignatures, find_credentials
-from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, SHORT_RESPONSE, BucketClient, condition_headers
+from aiozarr.stores.bucket.bucket_client import (
+    BUCKET_SUPPORTS,
+    PAGE_SIZE,
+    SHORT_RESPONSE,
+    BucketClient,
+    condition_headers,
+)
 from aiozarr.stores.bucket.listing import (
-    MAX_PAGE_BYTES,
     ListingPage,
     child_texts,
     is_key,
@@ -44,12 +49,6 @@ MAX_TEMPLATES = 5
 MAX_COPY_BYTES = 256 << 20
 """The largest object that one request copies: Azure's own limit."""
 
-MAX_SINGLE_BYTES = 64 << 20
-"""Larger values are stored in blocks."""
-BLOCK_BYTES = 16 << 20
-MAX_BLOCKS = 50_000
-BLOCK_CONCURRENCY = 8
-
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBucketClient, str]:
     """Return the client of the container in `url`, and the root below it."""
@@ -63,6 +62,8 @@ class AzureBucketClient(BucketClient):
     head_identifies_missing = True
     # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
     # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
+    max_parts: ClassVar[int] = 50_000
+    copy_refusals: ClassVar[frozenset[int]] = frozenset({202, 400, 403, 405, 409, 501})
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f\\\ufffe\uffff]|\.(?=/|$)")
 
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
@@ -72,7 +73,7 @@ class AzureBucketClient(BucketClient):
         self.origin = (endpoint.endpoint, credentials.fingerprint())
         self.identity = ("azure", endpoint.base, credentials.fingerprint())
         self._endpoint = endpoint
-        self._sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
         self._web = endpoint.web
         if credentials.credential is None:
             self.tokens = TokenSource(credentials.secret if credentials.kind == "token" else "")
@@ -86,22 +87,16 @@ class AzureBucketClient(BucketClient):
         )
         self._given_query = credentials.secret if credentials.kind == "sas" else ""
         self._templates: dict[tuple[bool, str], RequestTemplate] = {}
-        self.supports = Supports(
+        self.supports = replace(
+            BUCKET_SUPPORTS,
             writeable=not endpoint.secondary,
-            listable=True,
             suffix_reads=False,
-            conditional_reads=True,
-            bounded_reads=True,
             conditional_writes=False if endpoint.secondary else True if endpoint.azure else None,
         )
         if _sends_credentials_openly(endpoint, options, credentials):
             warnings.warn(f"credentials are sent to {endpoint.web.origin} without TLS", stacklevel=5)
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
-
-    @property
-    def sender(self) -> EndpointClient:
-        return self._sender
 
     def build(
         self,
@@ -121,7 +116,7 @@ class AzureBucketClient(BucketClient):
         template = self._template(method, token)
         authorised_by = token or signature
         return Request(
-            self._sender, method, key, target, template, expectation, authorised_by, headers=headers, body=body
+            self.sender, method, key, target, template, expectation, authorised_by, headers=headers, body=body
         )
 
     def _signature(self, permission: str) -> str:
@@ -182,19 +177,8 @@ class AzureBucketClient(BucketClient):
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         self._check_writeable()
-        block_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
-        if block_bytes is None:
-            return await self.upload(key, data, precondition)
-        condition_headers(precondition)  # a weak version is refused before anything is sent
-        upload_id = await self.begin_parts(key)
-
-        async def put_block(start: int) -> UploadedPart:
-            return await self.upload_part(key, upload_id, start // block_bytes, data[start : start + block_bytes])
-
-        starts = range(0, data.nbytes, block_bytes)
-        blocks = await map_concurrently(put_block, starts, concurrency=BLOCK_CONCURRENCY)
         try:
-            return await self.complete_parts(key, upload_id, blocks, precondition)
+            return await super().put(key, data, precondition)
         except StoreError as error:
             # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
             error.retryable = error.retryable or "InvalidBlockList" in error.message
@@ -221,11 +205,6 @@ class AzureBucketClient(BucketClient):
 
     def can_upload(self, nbytes: int) -> bool:
         return not self._endpoint.secondary and not self.sender.proxied
-
-    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
-        # The probe of another server than Azure tests the conditions of single requests only.
-        is_single = nbytes <= MAX_SINGLE_BYTES or (conditional and not self._endpoint.azure)
-        return None if is_single else _block_bytes(nbytes)
 
     async def upload(
         self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
@@ -279,11 +258,7 @@ class AzureBucketClient(BucketClient):
         response = await self.exchange(authorise)
         if response.status == 202 and response.headers.get(b"x-ms-copy-status", b"success") == b"success":
             return self.version(response.headers)
-        if response.status in (404, 412):
-            raise ChangedError("the object was replaced or removed before it was copied", status=response.status)
-        if response.status in (202, 400, 403, 405, 409, 501):
-            raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}")
-        raise self.error(response)
+        raise self.copy_error(response)
 
     async def delete(self, key: str) -> None:
         self._check_writeable()
@@ -300,17 +275,12 @@ class AzureBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
-        query = listing_query(prefix, delimiter, token)
-        response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), query=query)
-        if not isinstance(response.action, Accept):
-            raise self.error(response)
-        return parse_page(bytes(response.body), prefix)
+    def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
+        return {"query": listing_query(prefix, delimiter, token)}
 
-
-def _block_bytes(nbytes: int) -> int:
-    """Return the size of the blocks of a value."""
-    return max(BLOCK_BYTES, -(-nbytes // MAX_BLOCKS))
+    @staticmethod
+    def parse_page(body: bytes, prefix: str) -> ListingPage:
+        return parse_page(body, prefix)
 
 
 def _is_folder(response: Response) -> bool:

@@ -10,22 +10,28 @@ import hashlib
 import re
 import zlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import Buffer
 
-from aiozarr.common.concurrency import for_each
-from aiozarr.errors import StoreError, UnsupportedOperationError
+from aiozarr.common.concurrency import for_each, map_concurrently
+from aiozarr.errors import ChangedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import Request
 from aiozarr.http1.request import BodyReader, check_headers
 from aiozarr.http1.response_check import Accept, Expectation, Headers
 from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
-from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.bucket.listing import ListingPage, collect_names, entries_of_pages, iterate_pages
+from aiozarr.stores.blocking import in_thread, undone_on_failure
+from aiozarr.stores.bucket.listing import (
+    MAX_PAGE_BYTES,
+    ListingPage,
+    collect_names,
+    entries_of_pages,
+    iterate_pages,
+)
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import HTML_PAGE, ObjectClient, is_html_page
@@ -137,6 +143,16 @@ PAGE_SIZE = 1000
 SHORT_RESPONSE = Expectation(max_bytes=1 << 20)
 """The expectation of responses without a value, such as those to deletes."""
 
+LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
+
+SINGLE_UPLOAD_BYTES = 64 << 20
+"""Larger values are uploaded in parts, which can be sent side by side."""
+
+PART_BYTES = 16 << 20
+PART_CONCURRENCY = 8
+
+BUCKET_SUPPORTS = Supports(writeable=True, listable=True, conditional_reads=True, bounded_reads=True)
+
 DELETE_CONCURRENCY = 32
 """Keys that are removed at once, by a request each."""
 
@@ -156,6 +172,8 @@ class BucketClient(ObjectClient):
         tokens: the source of the tokens that authorise requests.
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
         unstorable: matches the characters that keys of this cloud cannot contain.
+        max_parts: the most parts of an upload.
+        copy_refusals: the statuses by which this cloud says that it does not copy an object.
     """
 
     url: str
@@ -166,6 +184,8 @@ class BucketClient(ObjectClient):
     keep_encoding = True
     head_identifies_missing = False
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f]")
+    max_parts: ClassVar[int] = 10_000
+    copy_refusals: ClassVar[frozenset[int]] = frozenset({400, 403, 405, 501})
 
     # --- authorising ---------------------------------------------------------------------------------------------
 
@@ -208,7 +228,6 @@ class BucketClient(ObjectClient):
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
         """Store `data` (flat bytes) under `key`, completely or not at all.
 
@@ -218,6 +237,16 @@ class BucketClient(ObjectClient):
         Raises:
             PreconditionFailedError: `precondition` does not hold; nothing was written.
         """
+        part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
+        if part_bytes is None:
+            return await self.upload(key, data, precondition)
+        condition_headers(precondition)  # a weak version is refused before anything is sent
+        upload_id = await self.begin_parts(key)
+
+        async def send_part(start: int, stop: int) -> UploadedPart:
+            return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
+
+        return await self.upload_parts(key, upload_id, data.nbytes, part_bytes, send_part, precondition)
 
     async def delete(self, key: str) -> None:
         """Remove `key`; a key that is not stored is no error."""
@@ -260,15 +289,60 @@ class BucketClient(ObjectClient):
             UnsupportedOperationError: this server does not copy such objects.
         """
 
+    def copy_error(self, response: Response) -> StoreError:
+        """Return the error for a response that does not confirm a copy."""
+        status = response.status
+        if status in (404, 412):
+            return ChangedError("the object was replaced or removed before it was copied", status=status)
+        error = self.error(response)
+        if status in self.copy_refusals:
+            return UnsupportedOperationError(f"the server does not copy: {error}", status=status)
+        return error
+
     def can_upload(self, nbytes: int) -> bool:
         """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
         return False
 
     def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
-        return None
+        # A probe tests the conditions of single requests only.
+        is_single = nbytes <= SINGLE_UPLOAD_BYTES or (conditional and not self.supports.conditional_writes)
+        return None if is_single else self.part_bytes(nbytes, PART_BYTES)
 
-    async def upload(self, key: str, body: BodyReader, precondition: Precondition | None) -> Version | None:
+    def part_bytes(self, nbytes: int, least: int) -> int:
+        """Return the size of the parts of an object: `least`, or as much as the number of parts requires."""
+        return max(least, -(-nbytes // self.max_parts))
+
+    async def upload_parts(
+        self,
+        key: str,
+        upload_id: str,
+        nbytes: int,
+        part_bytes: int,
+        send_part: Callable[[int, int], Awaitable[UploadedPart]],
+        precondition: Precondition | None = None,
+    ) -> Version | None:
+        """Store an object in parts, whole or not at all.
+
+        Args:
+            key: the object.
+            upload_id: the upload, which has begun.
+            nbytes: the size of the object.
+            part_bytes: the size of the parts; the last one may be smaller.
+            send_part: stores the part from the first to the second position.
+            precondition: the condition of the request that makes the object of its parts.
+        """
+        async with undone_on_failure(lambda: self.abort_parts(key, upload_id)):
+            parts = await map_concurrently(
+                lambda start: send_part(start, min(start + part_bytes, nbytes)),
+                range(0, nbytes, part_bytes),
+                concurrency=PART_CONCURRENCY,
+            )
+            return await self.complete_parts(key, upload_id, parts, precondition)
+
+    async def upload(
+        self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
+    ) -> Version | None:
         """Store an object."""
         raise NotImplementedError
 
@@ -276,7 +350,7 @@ class BucketClient(ObjectClient):
         """Begin an upload in parts, and return its id."""
         raise NotImplementedError
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
         """Store the part `number`, from 0 on."""
         raise NotImplementedError
 
@@ -293,6 +367,18 @@ class BucketClient(ObjectClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     @abstractmethod
+    def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
+        """Return the further arguments of `build` for a page, given the arguments of `page`."""
+
+    @staticmethod
+    @abstractmethod
+    def parse_page(body: bytes, prefix: str) -> ListingPage:
+        """Parse a page.
+
+        Raises:
+            StoreError: it is not valid.
+        """
+
     async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
         """Return a page of the objects whose keys start with `prefix`.
 
@@ -301,6 +387,11 @@ class BucketClient(ObjectClient):
             delimiter: `"/"`: keys that contain it after the prefix are reported as their prefixes; `""`: all keys are.
             token: the continuation token of the page; `""` for the first page.
         """
+        parameters = self.page_parameters(prefix, delimiter, token)
+        response = await self.call("GET", "", LONG_RESPONSE, **parameters)
+        if not isinstance(response.action, Accept):
+            raise self.error(response)
+        return self.parse_page(bytes(response.body), prefix)
 
     def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
         """Iterate over the objects whose keys start with `prefix`, a page at a time."""

@@ -7,17 +7,17 @@ import os
 import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from aiozarr.errors import ChangedError, StoreError, UnauthenticatedError, UnsupportedOperationError
+from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import Accept, Expectation, Headers
-from aiozarr.model import Precondition, Supports, Version
-from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BodyChecksum, BucketClient, is_whole_object
-from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
+from aiozarr.model import Precondition, Version
+from aiozarr.stores.bucket.bucket_client import BUCKET_SUPPORTS, PAGE_SIZE, BucketClient, is_whole_object
 from aiozarr.stores.gcs.address import (
     GcsOptions,
     find_endpoint,
@@ -44,6 +44,8 @@ class GcsBucketClient(BucketClient):
     """A bucket of Google Cloud Storage, or of a server that speaks its protocol. Versions are generations."""
 
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\r\n]")
+    parse_page = staticmethod(parse_page)
+    stored_checksum = staticmethod(stored_checksum)
 
     def __init__(self, bucket: str, options: GcsOptions) -> None:
         self._bucket = bucket
@@ -55,24 +57,14 @@ class GcsBucketClient(BucketClient):
         self.origin = (endpoint.web.origin, account)
         self.identity = ("gs", endpoint.web.shown, bucket, account)
         self.tokens = make_source(options, source)
-        self._sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
         self._payer = options.payer
         self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
-        self.supports = Supports(
-            writeable=True,
-            listable=True,
-            conditional_reads=True,
-            bounded_reads=True,
-            conditional_writes=True if endpoint.google else None,
-        )
+        self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.google else None)
         if sends_credentials_openly(endpoint, source):
             warnings.warn(f"tokens are sent to {endpoint.web.origin} without TLS", stacklevel=5)
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
-
-    @property
-    def sender(self) -> EndpointClient:
-        return self._sender
 
     def build(
         self,
@@ -91,7 +83,7 @@ class GcsBucketClient(BucketClient):
         """
         template = self._template(token, target is None)
         target = self._endpoint.object_path(key) if target is None else target
-        return Request(self._sender, method, key, target, template, expectation, token, headers=headers, body=body)
+        return Request(self.sender, method, key, target, template, expectation, token, headers=headers, body=body)
 
     def _template(self, token: str, as_stored: bool) -> RequestTemplate:
         made = self._templates.get(as_stored)
@@ -106,9 +98,6 @@ class GcsBucketClient(BucketClient):
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
         return response.status == 401 and self.tokens.record_refusal(request.token)
-
-    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
-        return stored_checksum(headers)
 
     def is_value(self, request: Request, response: Response) -> bool:
         headers = response.headers
@@ -157,12 +146,8 @@ class GcsBucketClient(BucketClient):
         for _ in range(MAX_REWRITES):
             step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
             response = await self.call("POST", key, target=step, body=memoryview(b""))
-            if response.status in (404, 412):
-                raise ChangedError("the object was replaced or removed before it was copied", status=response.status)
-            if response.status in (400, 403, 405, 501):
-                raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}")
             if response.status != 200:
-                raise self.error(response)
+                raise self.copy_error(response)
             done, token, version = _rewrite_result(bytes(response.body))
             if done:
                 return version
@@ -170,16 +155,13 @@ class GcsBucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
+    def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
         fields = "items(name),prefixes" if delimiter else "items(name,size,generation)"
         target = f"{self._endpoint.list_path}?maxResults={PAGE_SIZE}&fields={fields},nextPageToken"
         for name, value in (("prefix", prefix), ("delimiter", delimiter), ("pageToken", token)):
             if value or name == "prefix":
                 target += f"&{name}={quote(value, safe='')}"
-        response = await self.call("GET", "", Expectation(max_bytes=MAX_PAGE_BYTES), target=target)
-        if not isinstance(response.action, Accept):
-            raise self.error(response)
-        return parse_page(bytes(response.body), prefix)
+        return {"target": target}
 
 
 def _rewrite_result(body: bytes) -> tuple[bool, str, Version | None]:

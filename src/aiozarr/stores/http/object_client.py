@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 from aiozarr.errors import (
@@ -234,17 +235,14 @@ class ObjectClient(ABC):
     May be used from any number of loops and threads. Its errors name neither store nor key; the store adds them.
 
     Attributes:
+        sender: the sender of the next request.
         keep_encoding: whether an encoded body is the value as it was stored.
         head_identifies_missing: whether the response to a HEAD distinguishes a missing object from a missing bucket.
     """
 
+    sender: EndpointClient
     keep_encoding: ClassVar[bool] = False
     head_identifies_missing: ClassVar[bool] = True
-
-    @property
-    @abstractmethod
-    def sender(self) -> EndpointClient:
-        """The sender of the next request."""
 
     # --- authorising ---------------------------------------------------------------------------------------------
 
@@ -312,18 +310,7 @@ class ObjectClient(ABC):
         Raises:
             StoreError: no valid response came.
         """
-        request = self.authorise(method, key, expectation)
-        if request is None:
-            request = await self.authorise_later(method, key, expectation)
-        try:
-            response = await request.sender.send(request)
-        except StoreError as error:
-            if not self.can_recover(request, error):
-                raise
-            return await self.recover(request, error)
-        if self.is_value(request, response):
-            return response
-        return await self._conclude(request, response, lambda: self._authorised(method, key, expectation))
+        return await self.exchange(partial(self._authorised, method, key, expectation))
 
     async def exchange(self, authorise: Callable[[], Awaitable[Request]]) -> Response:
         """Send the request that `authorise` returns, such as a listing, and return its interpreted response.
@@ -335,19 +322,25 @@ class ObjectClient(ABC):
             StoreError: no valid response came.
         """
         request = await authorise()
-        return await self._conclude(request, await request.sender.send(request), authorise)
+        try:
+            response = await request.sender.send(request)
+        except StoreError as error:
+            if not self.can_recover(request, error):
+                raise
+            return await self.recover(request, error)
+        return await self._conclude(request, response, authorise)
 
     async def resolve(self, request: Request, response: Response) -> Response:
         """Return what `request` would have returned, given the first response to a request sent without a task."""
         response = await request.sender.resolve(request, response)
-        if self.is_value(request, response):
-            return response
-        method, key, expectation = request.method, request.key, request.expectation
-        return await self._conclude(request, response, lambda: self._authorised(method, key, expectation))
+        authorise = partial(self._authorised, request.method, request.key, request.expectation)
+        return await self._conclude(request, response, authorise)
 
     async def _conclude(
         self, request: Request, response: Response, authorise: Callable[[], Awaitable[Request]]
     ) -> Response:
+        if self.is_value(request, response):
+            return response
         if await self.renew_authorisation(request, response):
             request = await authorise()
             response = await request.sender.send(request)

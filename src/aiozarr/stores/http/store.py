@@ -39,7 +39,7 @@ class HTTPClient(ObjectClient):
     """Authorises and interprets requests for the objects below a base URL, with headers that never change."""
 
     def __init__(self, address: WebAddress, options: HTTPOptions, headers: Mapping[str, str]) -> None:
-        self._endpoint_client = EndpointClient(
+        self.sender = EndpointClient(
             address,
             options,
             ssl_context=options.ssl_context
@@ -53,10 +53,6 @@ class HTTPClient(ObjectClient):
         self._anonymous = not address.query and not headers.keys() - {"User-Agent", _AZURE_VERSION[0]}
         self._cache = FullObjectCache()
 
-    @property
-    def sender(self) -> EndpointClient:
-        return self._endpoint_client
-
     def at(self, path: str) -> HTTPClient:
         """Return a client for the base URL of another (encoded) path; it shares this one's connections."""
         other = copy(self)
@@ -67,11 +63,11 @@ class HTTPClient(ObjectClient):
         if self._cache.responses:  # `request` looks it up
             return None
         target = f"{self._base}{quote_key(key)}{self._query}"
-        return Request(self._endpoint_client, method, key, target, self.template, expectation)
+        return Request(self.sender, method, key, target, self.template, expectation)
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
         target = f"{self._base}{quote_key(key)}{self._query}"
-        return Request(self._endpoint_client, method, key, target, self.template, expectation)
+        return Request(self.sender, method, key, target, self.template, expectation)
 
     async def request(self, method: str, key: str, expectation: Expectation) -> Response:
         cached = self._cache.find(key, expectation)

@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 import warnings
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import md5
-from typing import Any
+from typing import Any, ClassVar
 
-from aiozarr.common.concurrency import SingleFlight, map_concurrently
-from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, UnsupportedOperationError
+from aiozarr.common.concurrency import SingleFlight
+from aiozarr.errors import PreconditionFailedError, StoreError, UnsupportedOperationError
 from aiozarr.http1.connection import Response
-from aiozarr.http1.endpoint_client import EndpointClient, Request
+from aiozarr.http1.endpoint_client import Request
 from aiozarr.http1.request import BodyReader, check_headers, quote_key
-from aiozarr.http1.response_check import Accept, Expectation, Headers
+from aiozarr.http1.response_check import Accept, Expectation
 from aiozarr.http1.url import fingerprint
-from aiozarr.model import Precondition, Supports, Version
+from aiozarr.model import Precondition, Version
 from aiozarr.stores.blocking import undone_on_failure
-from aiozarr.stores.bucket.bucket_client import ALGORITHMS, BodyChecksum, BucketClient, checksum_of, condition_headers
-from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage
+from aiozarr.stores.bucket.bucket_client import (
+    ALGORITHMS,
+    BUCKET_SUPPORTS,
+    LONG_RESPONSE,
+    BucketClient,
+    checksum_of,
+    condition_headers,
+)
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import (
     EXPIRED_CODES,
@@ -67,13 +74,6 @@ from aiozarr.stores.s3.region_client import (
 )
 from aiozarr.stores.s3.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 
-SINGLE_PUT_BYTES = 64 << 20
-"""Larger values are uploaded in parts, which can be sent side by side."""
-
-PART_BYTES = 16 << 20
-MAX_PARTS = 10_000
-PART_CONCURRENCY = 8
-
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request."""
 
@@ -82,7 +82,6 @@ MAX_SINGLE_COPY_BYTES = 256 << 20
 COPY_PART_BYTES = 128 << 20
 
 _NO_BODY = memoryview(b"")
-LONG_RESPONSE = Expectation(max_bytes=MAX_PAGE_BYTES)
 
 _PAYER = "x-amz-request-payer=requester"
 
@@ -90,7 +89,6 @@ _STORED = frozenset({200, 201, 204})
 _OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
 """Conflicts that are no failed conditions: races that may be retried, and buckets that are being deleted."""
 
-_NO_COPY = frozenset({400, 403, 405, 411, 501})
 _NO_BULK = frozenset({200, 405, 500, 501})
 _CODES_OF_NO_BULK = frozenset(
     {None, "MissingContentMD5", "InvalidRequest", "InvalidArgument", "InvalidDigest", "NotImplemented", "MalformedXML"}
@@ -102,8 +100,6 @@ _ENCRYPTION = {
     "sse_bucket_key_enabled": "x-amz-server-side-encryption-bucket-key-enabled",
 }
 
-SendPart = Callable[[str, int, int], Awaitable[UploadedPart]]
-
 
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketClient, str]:
     """Return the client of the bucket in `url`, and the root below it."""
@@ -114,32 +110,31 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketC
 class S3BucketClient(BucketClient):
     """A bucket of S3, or of another server that speaks its protocol."""
 
+    copy_refusals: ClassVar[frozenset[int]] = frozenset({400, 403, 405, 411, 501})
+    parse_page = staticmethod(parse_page)
+    stored_checksum = staticmethod(stored_checksum)
+
     def __init__(self, bucket: str, options: S3Options) -> None:
         self._bucket = bucket
         self._options = options
         self._origin: Source = find_source(options, os.environ, has_files())
         self._configured = read_configured(options.profile) if self._origin == "profile" else NOTHING_CONFIGURED
         endpoint = self._find_endpoint(None)
-        self._aws, self._secure = endpoint.aws, endpoint.web.secure
+        self._secure = endpoint.web.secure
         self._region_known = (
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
         )
         self._region_searches: SingleFlight[None] = SingleFlight()
         self.tokens = make_source(options, self._origin, os.environ, endpoint.region)
         self._region_client = S3RegionClient(endpoint, options)
+        self.sender = self._region_client.sender
         self._payer = bool(options.requester_pays)
         self._old_clients: list[S3RegionClient] = []
         self._encryption, self._algorithm = _upload_headers(options, os.environ)
         self.url = f"s3://{bucket}"
         self.origin = (endpoint.web.origin, self._credentials_fingerprint())
         self.identity = ("s3", endpoint.web.origin, bucket, self._credentials_fingerprint())
-        self.supports = Supports(
-            writeable=True,
-            listable=True,
-            conditional_reads=True,
-            bounded_reads=True,
-            conditional_writes=True if endpoint.aws else None,
-        )
+        self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.aws else None)
         if sends_found_credentials_openly(endpoint, options, self._origin):
             warnings.warn(
                 f"credentials that were found, not given, sign requests to {endpoint.web.origin} without TLS",
@@ -158,10 +153,6 @@ class S3BucketClient(BucketClient):
         return f"{source}:{options.profile or os.environ.get('AWS_PROFILE', '')}" if source == "profile" else source
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
-
-    @property
-    def sender(self) -> EndpointClient:
-        return self._region_client.sender
 
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
         return super().authorise(method, key, expectation) if self._region_known else None
@@ -233,9 +224,6 @@ class S3BucketClient(BucketClient):
         refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
         return status in (400, 401, 403) and refused and self.tokens.record_refusal(request.token)
 
-    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
-        return stored_checksum(headers)
-
     def is_missing(self, response: Response) -> bool:
         return is_missing_key(bytes(response.body))
 
@@ -247,17 +235,6 @@ class S3BucketClient(BucketClient):
 
     # --- writing -------------------------------------------------------------------------------------------------
 
-    async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        part_bytes = self.upload_part_bytes(data.nbytes, conditional=precondition is not None)
-        if part_bytes is None:
-            return await self.upload(key, data, precondition)
-        condition_headers(precondition)  # a weak version is refused before anything is sent
-
-        async def send_part(upload_id: str, start: int, stop: int) -> UploadedPart:
-            return await self.upload_part(key, upload_id, start // part_bytes, data[start:stop])
-
-        return await self._upload_parts(key, data.nbytes, part_bytes, send_part, precondition)
-
     async def upload(
         self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
     ) -> Version | None:
@@ -266,9 +243,7 @@ class S3BucketClient(BucketClient):
                 f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
                 f"{body.nbytes}"
             )
-        return await self._put(key, body, condition_headers(precondition))
-
-    async def _put(self, key: str, body: memoryview | BodyReader, conditions: Mapping[str, str]) -> Version | None:
+        conditions = condition_headers(precondition)
         headers = {**self._encryption, **conditions, **await self._checksum(body)}
         response = await self._call("PUT", key, {}, headers, body)
         etag = response.headers.get(b"etag", b"").decode("latin-1")
@@ -327,14 +302,16 @@ class S3BucketClient(BucketClient):
             response = await self._call("PUT", key, {}, {**self._encryption, **headers})
             return result_version(self._copied(response, "CopyObjectResult"))
 
-        async def copy_part(upload_id: str, start: int, stop: int) -> UploadedPart:
+        part_bytes = self.part_bytes(size, COPY_PART_BYTES)
+        upload_id = await self.begin_parts(key, checksums=False)
+
+        async def copy_part(start: int, stop: int) -> UploadedPart:
             query = {"partNumber": str(start // part_bytes + 1), "uploadId": upload_id}
             part = {**headers, "x-amz-copy-source-range": f"bytes={start}-{stop - 1}"}
             result = self._copied(await self._call("PUT", key, query, part), "CopyPartResult")
             return UploadedPart(result.get("ETag", ""))
 
-        part_bytes = _part_bytes(size, COPY_PART_BYTES)
-        return await self._upload_parts(key, size, part_bytes, copy_part, checksums=False)
+        return await self.upload_parts(key, upload_id, size, part_bytes, copy_part)
 
     def _copied(self, response: Response, name: str) -> dict[str, str]:
         """Return the members of the result of a copy.
@@ -343,53 +320,14 @@ class S3BucketClient(BucketClient):
             StoreError: the server has not copied.
         """
         result = parse_result(response, name)
-        if result is not None:
-            return result
-        status = response.status
-        if status in (404, 412):
-            raise ChangedError("the object was replaced or removed before it was copied", status=status)
-        if status in _NO_COPY:
-            raise UnsupportedOperationError(f"the server does not copy: {self.error(response)}", status=status)
-        raise self.error(response)
+        if result is None:
+            raise self.copy_error(response)
+        return result
 
     # --- uploads in parts ----------------------------------------------------------------------------------------
 
     def can_upload(self, nbytes: int) -> bool:
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
-
-    def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
-        # A probe of another server has tested conditions of single requests only.
-        is_single = nbytes <= SINGLE_PUT_BYTES or (conditional and not self._aws)
-        return None if is_single else _part_bytes(nbytes, PART_BYTES)
-
-    async def _upload_parts(
-        self,
-        key: str,
-        nbytes: int,
-        part_bytes: int,
-        send_part: SendPart,
-        precondition: Precondition | None = None,
-        *,
-        checksums: bool = True,
-    ) -> Version | None:
-        """Store an object in parts, whole or not at all.
-
-        Args:
-            key: the object.
-            nbytes: its size.
-            part_bytes: the size of the parts; the last one may be smaller.
-            send_part: stores the part from `start` to `stop`, given the id of the upload and these two.
-            precondition: the condition of the request that makes the object of its parts.
-            checksums: whether `send_part` sends checksums where they are needed.
-        """
-        upload_id = await self.begin_parts(key, checksums=checksums)
-        async with undone_on_failure(lambda: self.abort_parts(key, upload_id)):
-            parts = await map_concurrently(
-                lambda start: send_part(upload_id, start, min(start + part_bytes, nbytes)),
-                range(0, nbytes, part_bytes),
-                concurrency=PART_CONCURRENCY,
-            )
-            return await self.complete_parts(key, upload_id, parts, precondition)
 
     async def begin_parts(self, key: str, *, checksums: bool = True) -> str:
         headers = dict(self._encryption)
@@ -455,11 +393,8 @@ class S3BucketClient(BucketClient):
 
     # --- listing -------------------------------------------------------------------------------------------------
 
-    async def page(self, prefix: str, delimiter: str, token: str) -> ListingPage:
-        response = await self._call("GET", "", listing_query(prefix, delimiter, token))
-        if not isinstance(response.action, Accept):
-            raise self.error(response)
-        return parse_page(bytes(response.body), prefix)
+    def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
+        return {"query": canonical_query(listing_query(prefix, delimiter, token))}
 
     # --- the bucket's region -------------------------------------------------------------------------------------
 
@@ -476,16 +411,13 @@ class S3BucketClient(BucketClient):
             return False
         self._old_clients.append(client)
         self._region_client = S3RegionClient(self._find_endpoint(region), self._options)
+        self.sender = self._region_client.sender
         return True
 
     async def aclose(self) -> None:
         while self._old_clients:
             await self._old_clients.pop().sender.aclose()
-        await self._region_client.sender.aclose()
-
-
-def _part_bytes(nbytes: int, least: int) -> int:
-    return max(least, -(-nbytes // MAX_PARTS))
+        await super().aclose()
 
 
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:

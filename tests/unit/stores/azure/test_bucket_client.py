@@ -27,7 +27,6 @@ from aiozarr.errors import (
 )
 from aiozarr.model import Entry, IfAbsent, IfMatch, Range, Suffix, Version
 from aiozarr.stores import ObjectStore
-from aiozarr.stores.azure import bucket_client
 from aiozarr.stores.azure.bucket_client import AzureBucketClient
 from aiozarr.stores.bucket.bucket_client import DELETE_CONCURRENCY
 from tests.support.bodies import BytesBody
@@ -265,8 +264,8 @@ async def test_other_conflicts_are_no_lost_races(server: AzureServer, status: in
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_client, "MAX_SINGLE_BYTES", 1000)
-    monkeypatch.setattr(bucket_client, "BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.SINGLE_UPLOAD_BYTES", 1000)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.PART_BYTES", 10_000)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -277,7 +276,7 @@ async def test_a_large_value_is_stored_in_blocks_and_bound_by_conditions(server:
         server.requests.clear()
         client = store._client
         assert isinstance(client, AzureBucketClient)
-        client._endpoint = replace(client._endpoint, azure=True)
+        client.supports = replace(client.supports, conditional_writes=True)
         version = await store.set("big", DATA, precondition=IfAbsent())
         assert version is not None
         assert server.get(PLACE + "big") == DATA

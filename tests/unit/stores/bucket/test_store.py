@@ -56,8 +56,6 @@ async def test_keys_with_control_characters_are_refused_before_anything_is_sent(
 
 
 async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores.s3 import bucket_client as module
-
     asked: list[str] = []
 
     async def fetch_region(place: S3Endpoint, options: S3Options) -> str | None:
@@ -65,7 +63,7 @@ async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: py
         await asyncio.sleep(0)
         return "eu-north-1"
 
-    monkeypatch.setattr(module, "fetch_region", fetch_region)
+    monkeypatch.setattr("aiozarr.stores.s3.bucket_client.fetch_region", fetch_region)
     store = ObjectStore("s3://bkt/x", anon=True)
     get = ("GET", "k", Expectation())
     requests = await asyncio.gather(*(store._client.authorise_later(*get) for _ in range(5)))
@@ -271,10 +269,8 @@ async def test_bulk_deletes_are_paged_and_name_the_remaining_keys(s3_server: Loc
 
 
 async def test_a_large_value_is_uploaded_in_parts(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aiozarr.stores.s3 import bucket_client as module
-
-    monkeypatch.setattr(module, "SINGLE_PUT_BYTES", 1 << 20)
-    monkeypatch.setattr(module, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.SINGLE_UPLOAD_BYTES", 1 << 20)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.PART_BYTES", 5 << 20)
     s3_server.create_bucket("parts")
     data = os.urandom(11 << 20)
     async with ObjectStore("s3://parts", **s3_server.storage_options) as store:

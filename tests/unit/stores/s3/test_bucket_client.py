@@ -159,8 +159,8 @@ class Uploads:
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SINGLE_PUT_BYTES", 1 << 20)
-    monkeypatch.setattr(module, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.SINGLE_UPLOAD_BYTES", 1 << 20)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.PART_BYTES", 5 << 20)
 
 
 @pytest.mark.usefixtures("_small_parts")

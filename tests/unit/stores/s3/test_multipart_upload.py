@@ -19,7 +19,6 @@ from aiozarr.http1.response_check import NO_VALUE
 from aiozarr.model import IfAbsent, Version
 from aiozarr.stores import ObjectStore
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.s3 import bucket_client
 from aiozarr.stores.s3.messages import completion, parse_result, result_version
 from tests.support.bodies import BytesBody
 from tests.support.certificates import authority
@@ -37,8 +36,8 @@ def at(server: FaultServer, **options: Any) -> ObjectStore:
 
 
 async def test_parts_become_one_object(s3_server: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket_client, "SINGLE_PUT_BYTES", 6 * MIB)
-    monkeypatch.setattr(bucket_client, "PART_BYTES", 5 * MIB)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.SINGLE_UPLOAD_BYTES", 6 * MIB)
+    monkeypatch.setattr("aiozarr.stores.bucket.bucket_client.PART_BYTES", 5 * MIB)
     s3_server.create_bucket("parts")
     body = BytesBody(11 * MIB + 7)
     async with ObjectStore("s3://parts/x", **s3_server.storage_options) as store:
