@@ -85,7 +85,7 @@ BUDGET = {
     "http1": 1730,
     "testing": 1150,
     "root": 960,
-    "schedule": 910,
+    "schedule": 920,
     "sync": 560,
     "common": 410,
 }

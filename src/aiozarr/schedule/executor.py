@@ -197,10 +197,16 @@ class RequestExecutor:
 
     def _respond(self, request: ScheduledRequest, error: Exception | None) -> None:
         """Take the response of a request that `start_nowait` has sent, or its error."""
-        if not self._responses:
+        responses = self._responses
+        responses.append((request, error))
+        if len(responses) > 1:
+            return
+        if len(self._nowait) == 1 and request in self._nowait:
+            # No other one can come.
+            self._process_responses()
+        else:
             # Responses arrive in bursts: all are received before the first is processed.
             asyncio.get_running_loop().call_soon(self._process_responses)
-        self._responses.append((request, error))
 
     def _process_responses(self) -> None:
         responses = self._responses

@@ -7,12 +7,12 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aiozarr.engine import Engine, ScheduledStore, Target, opened_store, run
+from aiozarr.engine import Engine, ScheduledStore, Target, run
 from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Value
 from aiozarr.schedule.events import current_recorder
@@ -24,6 +24,7 @@ from aiozarr.stores.local.atomic_write import prune, remove_files
 from aiozarr.stores.local.stored_file import store_error
 from aiozarr.stores.local.walk import abandoned_files
 from aiozarr.stores.wrapper_store import WrapperStore
+from aiozarr.transfer.copy import opened
 
 MIN_AGE_SECONDS = 3600.0
 """Younger leftovers stay: their process may be running on another machine."""
@@ -86,20 +87,17 @@ async def clean(
     async def work(engine: Engine) -> list[Leftover]:
         from aiozarr.stores.zip.local_zip import LocalZipStore  # imported on use: most programs have no archives
 
-        async with opened_store(target, storage_options, settings) as (store, is_made_here):
-            try:
-                if isinstance(store, LocalStore):
-                    return await _clean_directory(store.root, store.url, is_deep=True, delete=delete)
-                if isinstance(store, LocalZipStore):
-                    path = store.path
-                    directory = await in_thread(lambda: os.path.dirname(os.path.realpath(path)))
-                    return await _clean_directory(directory, store.url, is_deep=False, delete=delete)
-                if isinstance(store, WrapperStore):
-                    raise UnsupportedOperationError(f"clean takes the store inside {store!r}", store=store.url)
-                return await _clean_objects(engine.scheduled(store, settings, report), delete=delete)
-            finally:
-                if is_made_here:
-                    await store.aclose()
+        async with AsyncExitStack() as stack:
+            store = await opened(stack, target, storage_options, settings)
+            if isinstance(store, LocalStore):
+                return await _clean_directory(store.root, store.url, is_deep=True, delete=delete)
+            if isinstance(store, LocalZipStore):
+                path = store.path
+                directory = await in_thread(lambda: os.path.dirname(os.path.realpath(path)))
+                return await _clean_directory(directory, store.url, is_deep=False, delete=delete)
+            if isinstance(store, WrapperStore):
+                raise UnsupportedOperationError(f"clean takes the store inside {store!r}", store=store.url)
+            return await _clean_objects(engine.scheduled(store, settings, report), delete=delete)
 
     return await run(work, timeout=settings.timeout)
 
@@ -126,15 +124,12 @@ def _remove(path: bytes, root: bytes) -> None:
 
 async def _clean_objects(scheduled: ScheduledStore, *, delete: bool) -> list[Leftover]:
     store, now = scheduled.store, time.time()
-    found: list[Leftover] = []
-    keys: list[str] = []
+    found: dict[str, Leftover] = {}
     uploads: list[tuple[str, str]] = []
     async with aclosing(scheduled.scan("")) as entries:
         async for entry in entries:
             folder, _, name = entry.key.rpartition("/")
-            probe = _PROBE_NAME.fullmatch(name)
-            upload: tuple[str, str] | None = None
-            if probe is not None:
+            if (probe := _PROBE_NAME.fullmatch(name)) is not None:
                 leftover = Leftover("object", store.url_of(entry.key), entry.size, now - int(probe[1], 16))
             elif f"{folder.rpartition('/')[2]}/{name}".startswith(UPLOAD_RECORD_PREFIX):
                 record = _parse_record(await scheduled.fetch(entry.key))
@@ -142,21 +137,18 @@ async def _clean_objects(scheduled: ScheduledStore, *, delete: bool) -> list[Lef
                     continue
                 key = entry.key.removesuffix(f"{UPLOAD_RECORD_PREFIX}{name.partition('-')[2]}") + record[0]
                 leftover = Leftover("upload", store.url_of(key), None, now - record[2])
-                upload = key, record[1]
+                if leftover.seconds >= MIN_AGE_SECONDS:
+                    uploads.append((key, record[1]))
             else:
                 continue
-            if leftover.seconds < MIN_AGE_SECONDS:
-                continue
-            found.append(leftover)
-            keys.append(entry.key)
-            if upload is not None:
-                uploads.append(upload)
-    if delete and keys:
-        for key, upload_id in uploads:
-            if isinstance(store, UploadStore):
+            if leftover.seconds >= MIN_AGE_SECONDS:
+                found[entry.key] = leftover
+    if delete and found:
+        if isinstance(store, UploadStore):
+            for key, upload_id in uploads:
                 await store.abort_parts(key, upload_id)
-        await scheduled.erase_values(keys)
-    return found
+        await scheduled.erase_values(list(found))
+    return list(found.values())
 
 
 def _parse_record(value: Value | None) -> tuple[str, str, int] | None:

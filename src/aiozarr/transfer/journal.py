@@ -13,7 +13,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
-from aiozarr.common.concurrency import cancel_and_wait, for_each, map_concurrently
+from aiozarr.common.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.common.formatting import argument
 from aiozarr.engine import ScheduledStore
 from aiozarr.engine.copy import has_content_tag
@@ -84,8 +84,6 @@ DIGEST_BYTES = 16
 WRITE_SHARE = 0.02
 """A batch is written after a second or 2 % of the copy's time: so there are few batches, and an interruption costs
 little."""
-MAX_SINGLE_ERASES = 16
-"""So many batches are removed side by side: bulk deletes of S3 need obstore, whose import takes 0.1 s or more."""
 
 
 class CopyJournal(Journal):
@@ -230,9 +228,7 @@ class CopyJournal(Journal):
 
     async def _erase(self, keys: Sequence[str]) -> None:
         batches = [key for key in keys if key != HEADER_KEY]
-        if len(batches) <= MAX_SINGLE_ERASES:
-            await for_each(self._store.erase, batches)
-        else:
+        if batches:
             await self._store.erase_values(batches)
         if len(batches) < len(keys):
             await self._store.erase(HEADER_KEY)
