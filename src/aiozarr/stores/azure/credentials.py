@@ -62,15 +62,11 @@ class AzureCredentials:
 
     def fingerprint(self) -> str:
         """Return an identity of the credentials that does not reveal them."""
-        match self.kind:
-            case "anonymous":
-                return "anonymous"
-            case "credential":
-                return f"credential:{id(self.credential)}"
-            case "identity":
-                return repr(self.credential)
-            case _:
-                return fingerprint({self.kind: self.secret})
+        if self.kind == "credential":
+            return f"credential:{id(self.credential)}"
+        if self.kind == "identity":
+            return repr(self.credential)
+        return fingerprint({self.kind: self.secret}) if self.secret else self.kind
 
 
 class AzureIdentity:

@@ -181,17 +181,14 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
     def _expectation(self, range: ByteRange | None, if_match: Version | None, max_bytes: int | None) -> Expectation:
         if range is None and if_match is None:
             return _whole_object(self._client.keep_encoding, max_bytes)
-        expectation = Expectation(
-            # HTTP cannot express an empty range: its first byte is requested, and dropped.
-            _FIRST_BYTE if range is not None and range.length == 0 else range,
-            None if if_match is None else if_match.etag,
-            MAX_VALUE_BYTES if max_bytes is None else max_bytes,
-            keep_encoding=self._client.keep_encoding,
-        )
+        expectation = Expectation(range, keep_encoding=self._client.keep_encoding)
+        if max_bytes is not None:
+            expectation.max_bytes = max_bytes
         if range is not None and range.length == 0:
-            expectation.max_bytes = max(1, expectation.max_bytes)
+            # HTTP cannot express an empty range: its first byte is requested, and dropped.
+            expectation.range, expectation.max_bytes = _FIRST_BYTE, max(1, expectation.max_bytes)
         if if_match is not None:
-            expectation.generation = if_match.generation
+            expectation.etag, expectation.generation = if_match.etag, if_match.generation
         return expectation
 
     async def _fetch_tail(
