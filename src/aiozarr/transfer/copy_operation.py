@@ -20,7 +20,6 @@ from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
-from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
     CopyRules,
@@ -173,20 +172,10 @@ class CopyOperation:
         return list(documents.values())
 
     def _new_download(self) -> Download | None:
-        source, destination = self.source, self.destination
-        is_unseen = not (self._copier.facts.is_observed or self.rules.dry_run)
-        if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
-            return Download(
-                self.engine,
-                source,
-                destination,
-                verify=self.rules.verify,
-                settings=self.settings,
-                report=self.report,
-                on_copied=self._add_copied,
-                on_failed=self._fail,
-                on_missing=None if self.objects is None else self._add_missing,
-            )
+        facts = self._copier.facts
+        is_unseen = not (facts.is_observed or self.rules.dry_run)
+        if is_unseen and facts.sends_nowait and facts.blocks_writer:
+            return Download(self._copier, self._add_copied, self._fail, self._add_missing)
         return None
 
     async def _feed(

@@ -89,6 +89,7 @@ class ObjectCopier:
     Attributes:
         facts: the facts by which `copy_route` chooses.
         server_side: number of objects that the server copied itself.
+        totals: the sums of requests that no event counts.
     """
 
     engine: Engine
@@ -103,8 +104,8 @@ class ObjectCopier:
         source, destination, settings = self.source, self.destination, self.settings
         self.facts = CopyFacts.from_stores(source, destination, self.policy, settings)
         self.server_side = 0
+        self.totals = self.report or Report()
         self._part_bytes = settings.max_request_bytes
-        self._report = self.report or Report()
         self._refusals_left = MAX_SERVER_REFUSALS
         self._prefetched: dict[str, Value] = {}
         self._scheduled_source = self.engine.scheduled(source, settings, self.report)
@@ -332,10 +333,10 @@ class ObjectCopier:
                     await for_each(store, range(len(entries)), concurrency=len(entries))
             return outcomes
         finally:
-            self._report.add(source.url, reads)
+            self.totals.add(source.url, reads)
             if isinstance(destination, BlockingStore):
                 self.engine.invalidate(destination, None)
-                self._report.add(destination.url, writes)
+                self.totals.add(destination.url, writes)
 
     def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | bool:
         """Read one object in the calling worker: its error, or False if it is not as listed or may be read later."""
