@@ -79,18 +79,7 @@ class CopyOperation:
         self._copier = ObjectCopier(
             self.engine, self.source, self.destination, policy, settings=self.settings, report=self.report
         )
-        self._scheduled_source, scheduled_destination = [
-            self.engine.scheduled(store, self.settings, self.report) for store in (self.source, self.destination)
-        ]
-        self._copy_destination = CopyDestination(
-            self.engine,
-            self._scheduled_source,
-            scheduled_destination,
-            self.rules,
-            self._counters,
-            report=self.report,
-            objects=self.objects,
-        )
+        self._copy_destination = CopyDestination(self._copier, self.rules, self._counters, self.objects)
         self._journal = self._copy_destination.journal
         most = self.settings.max_requests
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
@@ -153,7 +142,9 @@ class CopyOperation:
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = self.objects.entries() if self.objects is not None else self.listing or self._scheduled_source.scan()
+        listing = (
+            self.objects.entries() if self.objects is not None else self.listing or self._copier.scheduled_source.scan()
+        )
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
