@@ -10,7 +10,7 @@ import errno
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -38,15 +38,6 @@ async def connect(addresses: HostAddresses, attempt: Callable[[str], Awaitable[T
     candidates = await addresses.next()
     if len(candidates) == 1:
         return await attempt(candidates[0])
-    return await _race(candidates, addresses, attempt, close)
-
-
-async def _race(
-    candidates: Sequence[str],
-    addresses: HostAddresses,
-    attempt: Callable[[str], Awaitable[T]],
-    close: Callable[[T], None],
-) -> T:
     waiting = list(reversed(candidates))
     running: dict[asyncio.Future[T], str] = {}
     first_error: OSError | None = None
@@ -69,18 +60,14 @@ async def _race(
                 addresses.failed(address)
                 first_error = first_error or error
     finally:
-        await _cancel_attempts(running, close)
+        try:
+            await cancel_and_wait(*running)
+        finally:
+            for each in running:
+                if not each.cancelled() and each.exception() is None:
+                    close(each.result())
     assert first_error is not None
     raise first_error
-
-
-async def _cancel_attempts(running: dict[asyncio.Future[T], str], close: Callable[[T], None]) -> None:
-    try:
-        await cancel_and_wait(*running)
-    finally:
-        for each in running:
-            if not each.cancelled() and each.exception() is None:
-                close(each.result())
 
 
 def is_same_everywhere(error: OSError) -> bool:

@@ -228,9 +228,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._feed_head(nbytes)
             else:
                 self._feed_body(nbytes)
-        except StoreError as error:
-            self.abort(error)
-        except MemoryError as error:  # the announced length is allowed, and too much for this machine
+        except (StoreError, MemoryError) as error:  # an announced length may be allowed, and too much for this machine
             self.abort(error)
 
     def eof_received(self) -> bool:

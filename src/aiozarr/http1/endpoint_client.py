@@ -228,20 +228,15 @@ class EndpointClient:
         Raises:
             StoreError: no valid response came. A request with a body may have been carried out.
         """
-        expectation = request.expectation
         if self.proxied:
             return await self._send_by_fallback(request)
-        head = request.template.render(request.method, request.target, expectation, request.headers, request.body)
-        body = request.body
-        if body is None:
-            response = await self.pool().send(head, expectation)
-        else:
-            repeatable = is_repeatable(request)
-            if body.nbytes > ONE_WRITE_BYTES or not isinstance(body, memoryview):
-                response = await self.pool().send(head, expectation, body, repeatable=repeatable)
-            else:
-                response = await self.pool().send(b"".join((head, body)), expectation, repeatable=repeatable)
-        return await self.resolve(request, response) if self._follow_redirects else response
+        expectation, body = request.expectation, request.body
+        head = request.template.render(request.method, request.target, expectation, request.headers, body)
+        repeatable = body is None or is_repeatable(request)
+        if isinstance(body, memoryview) and body.nbytes <= ONE_WRITE_BYTES:
+            head, body = b"".join((head, body)), None
+        response = await self.pool().send(head, expectation, body or _NO_BODY, repeatable=repeatable)
+        return await self.resolve(request, response)
 
     def send_nowait(self, request: Request, receiver: ResponseReceiver) -> Connection | None:
         """Send a GET over an idle connection; `receiver` gets the response, after this call has returned.

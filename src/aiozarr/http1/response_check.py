@@ -285,8 +285,6 @@ _OTHER = "other bytes than were requested"
 
 def _range_fault(wanted: ByteRange, first: int, last: int, size: int | None) -> str | None:
     """Return the fault of the bytes `first` to `last` of `size` as a response to `wanted`, or None if they fit."""
-    if isinstance(wanted, Range) and first == wanted.start and last - first + 1 == wanted.length:
-        return None  # as in most responses
     if size is not None:
         start, stop = resolve_range(size, wanted)
         if first == start and last + 1 < stop:

@@ -30,6 +30,7 @@ from aiozarr.stores.bucket.bucket_client import (
 from aiozarr.stores.bucket.listing import (
     ListingPage,
     child_texts,
+    etag_version,
     is_key,
     listing_error,
     local_name,
@@ -312,39 +313,31 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
         StoreError: it is not valid.
     """
     root = parse_xml_listing(body, "EnumerationResults")
-    entries: list[Entry] = []
-    prefixes: list[str] = []
+    page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
     blobs = _named(root, "Blobs")
     for child in () if blobs is None else blobs:
-        if local_name(child) == "Blob":
-            entry = _entry(child, prefix)
-            if entry is not None:
-                entries.append(entry)
-        elif local_name(child) == "BlobPrefix":
-            name = _name(child)
-            if name is not None and name.endswith("/") and is_key(name[:-1], prefix):
-                prefixes.append(name)
-    return ListingPage(entries, prefixes, child_texts(root).get("NextMarker", ""))
+        tag = local_name(child)
+        name = _name(child) if tag in ("Blob", "BlobPrefix") else None
+        if name is None:
+            continue
+        if tag == "BlobPrefix":
+            if name.endswith("/") and is_key(name[:-1], prefix):
+                page.prefixes.append(name)
+        elif is_key(name, prefix):
+            fields, metadata = _members(child, "Properties"), _members(child, "Metadata")
+            size = parse_size(fields.get("Content-Length", "").strip(), name)
+            if fields.get("ResourceType") != "directory" and not _marks_folder(metadata):
+                page.entries.append(Entry(name, size, etag_version(fields.get("Etag", ""))))
+    return page
 
 
-def _entry(element: Element, prefix: str) -> Entry | None:
-    """Return the blob, or None if its name cannot be a key or it is a folder."""
-    name, properties = _name(element), _named(element, "Properties")
-    if name is None or not is_key(name, prefix):
-        return None
-    fields = {} if properties is None else child_texts(properties)
-    size = parse_size(fields.get("Content-Length", "").strip(), name)
-    if fields.get("ResourceType") == "directory" or _marks_folder(_named(element, "Metadata")):
-        return None
-    etag = fields.get("Etag", "").strip()
-    if etag and not etag.endswith('"'):  # in listings there are no quotes
-        etag = f'"{etag}"'
-    return Entry(name, size, Version(etag) if etag.strip('"') else None)
+def _members(element: Element, name: str) -> dict[str, str]:
+    found = _named(element, name)
+    return {} if found is None else child_texts(found)
 
 
-def _marks_folder(metadata: Element | None) -> bool:
-    fields = {} if metadata is None else child_texts(metadata)
-    return any(name.lower() == "hdi_isfolder" and value.strip().lower() == "true" for name, value in fields.items())
+def _marks_folder(metadata: Mapping[str, str]) -> bool:
+    return any(name.lower() == "hdi_isfolder" and value.strip().lower() == "true" for name, value in metadata.items())
 
 
 def _name(element: Element) -> str | None:

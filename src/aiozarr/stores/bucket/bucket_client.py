@@ -23,15 +23,9 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import Request
 from aiozarr.http1.request import BodyReader, check_headers
 from aiozarr.http1.response_check import Accept, Expectation, Headers
-from aiozarr.model import Entry, IfAbsent, Precondition, Supports, Version
+from aiozarr.model import IfAbsent, Precondition, Supports, Version
 from aiozarr.stores.blocking import in_thread, undone_on_failure
-from aiozarr.stores.bucket.listing import (
-    MAX_PAGE_BYTES,
-    ListingPage,
-    collect_names,
-    entries_of_pages,
-    iterate_pages,
-)
+from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES, ListingPage, iterate_pages
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import HTML_PAGE, ObjectClient, is_html_page
@@ -89,12 +83,7 @@ def crc32c_base64(view: memoryview) -> bytes:
     return base64.b64encode(value.to_bytes(4, "big"))
 
 
-async def crc32c_of(data: Buffer) -> bytes:
-    """Return the CRC32C of `data` as object stores write it; that of much data is computed in a thread."""
-    return await checksum_of("CRC32C", data)
-
-
-async def checksum_of(algorithm: str, data: Buffer) -> bytes:
+async def checksum_of(algorithm: str, data: Buffer) -> str:
     """Return a checksum of `data` in base64, by an algorithm of `ALGORITHMS` whose package is installed.
 
     That of much data is computed in a thread.
@@ -102,20 +91,8 @@ async def checksum_of(algorithm: str, data: Buffer) -> bytes:
     view, compute = memoryview(data), ALGORITHMS[algorithm]()
     assert compute is not None
     if BodyChecksum(algorithm, b"").is_quick(view.nbytes):
-        return compute(view)
-    return await in_thread(lambda: compute(view))
-
-
-def _crc32_base64(view: memoryview) -> bytes:
-    return base64.b64encode(zlib.crc32(view).to_bytes(4, "big"))
-
-
-def _sha1_base64(view: memoryview) -> bytes:
-    return base64.b64encode(hashlib.sha1(view, usedforsecurity=False).digest())
-
-
-def _sha256_base64(view: memoryview) -> bytes:
-    return base64.b64encode(hashlib.sha256(view, usedforsecurity=False).digest())
+        return compute(view).decode()
+    return (await in_thread(lambda: compute(view))).decode()
 
 
 @lru_cache(maxsize=1)
@@ -130,10 +107,10 @@ def _find_crc64nvme() -> Callable[[memoryview], bytes] | None:
 
 ALGORITHMS: dict[str, Callable[[], Callable[[memoryview], bytes] | None]] = {
     "CRC32C": lambda: crc32c_base64,
-    "CRC32": lambda: _crc32_base64,
+    "CRC32": lambda: lambda view: base64.b64encode(zlib.crc32(view).to_bytes(4, "big")),
     "CRC64NVME": _find_crc64nvme,
-    "SHA1": lambda: _sha1_base64,
-    "SHA256": lambda: _sha256_base64,
+    "SHA1": lambda: lambda view: base64.b64encode(hashlib.sha1(view, usedforsecurity=False).digest()),
+    "SHA256": lambda: lambda view: base64.b64encode(hashlib.sha256(view).digest()),
 }
 """The functions that return the function of an algorithm, or None if nothing that is installed computes it."""
 
@@ -393,13 +370,9 @@ class BucketClient(ObjectClient):
             raise self.error(response)
         return self.parse_page(bytes(response.body), prefix)
 
-    def pages(self, prefix: str) -> AsyncGenerator[Sequence[Entry], None]:
-        """Iterate over the objects whose keys start with `prefix`, a page at a time."""
-        return entries_of_pages(iterate_pages(lambda token: self.page(prefix, "", token)))
-
-    async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
-        """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
-        return await collect_names(iterate_pages(lambda token: self.page(prefix, "/", token)))
+    def pages(self, prefix: str, delimiter: str) -> AsyncGenerator[ListingPage, None]:
+        """Iterate over the pages of a listing, given the arguments of `page`."""
+        return iterate_pages(lambda token: self.page(prefix, delimiter, token))
 
     # --- deletes of single keys ----------------------------------------------------------------------------------
 

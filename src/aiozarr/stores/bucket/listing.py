@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TypeAlias
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from aiozarr.errors import InvalidKeyError, StoreError
-from aiozarr.model import Entry, check_key
+from aiozarr.model import Entry, Version, check_key
 from aiozarr.stores.http.object_client import HTML_PAGE, error_for, is_html_page
 
 MAX_PAGE_BYTES = 32 << 20
@@ -124,23 +123,6 @@ async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> 
         tokens.check((token,), token)
 
 
-async def entries_of_pages(pages: AsyncGenerator[ListingPage, None]) -> AsyncGenerator[Sequence[Entry], None]:
-    """Iterate over the entries of each page, and close the pages at the end."""
-    async with aclosing(pages):
-        async for page in pages:
-            yield page.entries
-
-
-async def collect_names(pages: AsyncIterator[ListingPage]) -> tuple[list[str], list[str]]:
-    """Return the keys and the prefixes of all pages; a prefix may be in more than one."""
-    keys: list[str] = []
-    prefixes: dict[str, None] = {}
-    async for page in pages:
-        keys.extend(entry.key for entry in page.entries)
-        prefixes.update(dict.fromkeys(page.prefixes))
-    return keys, list(prefixes)
-
-
 # --- XML -------------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +153,14 @@ def parse_xml_listing(body: bytes, root: str) -> Element:
     if name != root:
         raise listing_error(f"is not a {root}, but {name[:40]!r}")
     return element
+
+
+def etag_version(text: str) -> Version | None:
+    """Return the version of an ETag in a document, with or without its quotes, or None if it is empty."""
+    etag = text.strip()
+    if not etag.strip('"'):
+        return None
+    return Version(etag if etag.endswith('"') else f'"{etag}"')
 
 
 def local_name(element: Element) -> str:

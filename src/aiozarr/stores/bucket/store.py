@@ -13,6 +13,7 @@ from aiozarr.http1.request import BodyReader
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import ByteRange, Entry, Precondition, Value, Version, check_key, check_prefix
 from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bucket
+from aiozarr.stores.bucket.listing import ListingPage
 from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
 from aiozarr.stores.http.object_client import HTML_PAGE, is_html_page
@@ -185,7 +186,11 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             EraseError: some could not be removed, which it names, after all others were.
             StoreError: nothing could be removed.
         """
-        await self._erase([check_key(key, store=self.url) for key in keys])
+        checked = [check_key(key, store=self.url) for key in keys]
+        failed: dict[str, StoreError] = {}
+        for start in range(0, len(checked), PAGE_SIZE):
+            failed |= await self._erase_page(checked[start : start + PAGE_SIZE])
+        self._raise(failed)
 
     async def erase_prefix(self, prefix: str) -> None:
         """Remove every key that starts with `prefix`, page by page as the listing streams in.
@@ -195,16 +200,11 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             StoreError: the listing failed, or nothing could be removed.
         """
         check_prefix(prefix, store=self.url)
+        skip = len(self._root)
         failed: dict[str, StoreError] = {}
         async with aclosing(self._pages(prefix)) as pages:
             async for page in pages:
-                failed |= await self._erase_page([entry.key for entry in page])
-        self._raise(failed)
-
-    async def _erase(self, keys: list[str]) -> None:
-        failed: dict[str, StoreError] = {}
-        for start in range(0, len(keys), PAGE_SIZE):
-            failed |= await self._erase_page(keys[start : start + PAGE_SIZE])
+                failed |= await self._erase_page([entry.key[skip:] for entry in page.entries])
         self._raise(failed)
 
     async def _erase_page(self, keys: list[str]) -> dict[str, StoreError]:
@@ -229,25 +229,30 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         return self._entries(prefix)
 
     async def _entries(self, prefix: str) -> AsyncIterator[Entry]:
+        skip = len(self._root)
         async with aclosing(self._pages(prefix)) as pages:
             async for page in pages:
-                for entry in page:
-                    yield entry
+                for entry in page.entries:
+                    yield Entry(entry.key[skip:], entry.size, entry.version) if skip else entry
 
-    async def _pages(self, prefix: str) -> AsyncGenerator[list[Entry], None]:
-        skip = len(self._root)
+    async def _pages(self, prefix: str, delimiter: str = "") -> AsyncGenerator[ListingPage, None]:
+        """Iterate over the pages of a listing, whose keys begin with the root."""
         with self._located(None, None):
-            async with aclosing(self._client.pages(self._root + prefix)) as pages:
+            async with aclosing(self._client.pages(self._root + prefix, delimiter)) as pages:
                 async for page in pages:
-                    yield [Entry(entry.key[skip:], entry.size, entry.version) for entry in page] if skip else [*page]
+                    yield page
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
         """Return the keys directly below `prefix`, and the prefixes (ending with `/`) one level below it."""
         check_prefix(prefix, store=self.url)
         skip = len(self._root)
-        with self._located(None, None):
-            keys, prefixes = await self._client.list_dir(self._root + prefix)
-        return sorted(key[skip:] for key in keys), sorted(name[skip:] for name in prefixes)
+        keys: list[str] = []
+        prefixes: set[str] = set()  # one may be on several pages
+        async with aclosing(self._pages(prefix, "/")) as pages:
+            async for page in pages:
+                keys += [entry.key[skip:] for entry in page.entries]
+                prefixes.update(name[skip:] for name in page.prefixes)
+        return sorted(keys), sorted(prefixes)
 
     # --- keys and life -------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import HASH_HEADER, Headers
 from aiozarr.model import Entry, IfAbsent, Precondition, Version
 from aiozarr.stores.blocking import undone_on_failure
-from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, BucketClient, crc32c_of
+from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, BucketClient, checksum_of
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.credentials import HINT
@@ -146,7 +146,7 @@ async def upload(
         PreconditionFailedError: `precondition` does not hold; nothing was written.
         StoreError: the value could not be stored, or no response came, and then it may be stored.
     """
-    metadata = {"contentType": "application/octet-stream", "crc32c": (await crc32c_of(data)).decode("ascii")}
+    metadata = {"contentType": "application/octet-stream", "crc32c": await checksum_of("CRC32C", data)}
     condition = condition_of(precondition)
 
     async def post(kind: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:

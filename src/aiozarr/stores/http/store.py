@@ -62,10 +62,12 @@ class HTTPClient(ObjectClient):
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
         if self._cache.responses:  # `request` looks it up
             return None
-        target = f"{self._base}{quote_key(key)}{self._query}"
-        return Request(self.sender, method, key, target, self.template, expectation)
+        return self._build(method, key, expectation)
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
+        return self._build(method, key, expectation)
+
+    def _build(self, method: str, key: str, expectation: Expectation) -> Request:
         target = f"{self._base}{quote_key(key)}{self._query}"
         return Request(self.sender, method, key, target, self.template, expectation)
 

@@ -118,27 +118,6 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         read.connection = request.sender.send_nowait(request, read)
         return None if read.connection is None else read
 
-    async def _finish_read(
-        self,
-        key: str,
-        range: ByteRange | None,
-        if_match: Version | None,
-        request: Request,
-        outcome: Response | StoreError | None,
-    ) -> Value | None:
-        """Return or raise the result of `fetch`, given the first outcome of a request that was sent without a task.
-
-        None stands for a connection that was closed before the response: the request is sent again.
-        """
-        expectation = request.expectation
-        if outcome is None:
-            response = self._client.request("GET", request.key, expectation)
-        elif isinstance(outcome, StoreError):
-            response = self._client.recover(request, outcome)
-        else:
-            response = self._client.resolve(request, outcome)
-        return await self._read(key, range, if_match, expectation, response)
-
     async def fetch_into(
         self,
         key: str,
@@ -424,9 +403,15 @@ class NowaitRead(Generic[ClientT]):
 
     async def _finish(self, outcome: Response | StoreError | None) -> None:
         """Do the remaining steps, given a response or an error that does not end the read; None: send it again."""
-        store, request = self._store, self._request
+        store, client, request = self._store, self._store._client, self._request
+        if outcome is None:  # the connection was closed before the response
+            response = client.request("GET", request.key, request.expectation)
+        elif isinstance(outcome, StoreError):
+            response = client.recover(request, outcome)
+        else:
+            response = client.resolve(request, outcome)
         try:
-            value = await store._finish_read(self._key, self._range, self._if_match, request, outcome)
+            value = await store._read(self._key, self._range, self._if_match, request.expectation, response)
         except Exception as error:
             self._fail(error)
             return

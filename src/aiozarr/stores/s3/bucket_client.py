@@ -28,6 +28,7 @@ from aiozarr.stores.bucket.bucket_client import (
     checksum_of,
     condition_headers,
 )
+from aiozarr.stores.bucket.listing import etag_version
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import (
     EXPIRED_CODES,
@@ -61,7 +62,6 @@ from aiozarr.stores.s3.messages import (
     parse_result,
     record_key,
     region_in,
-    result_version,
     stored_checksum,
 )
 from aiozarr.stores.s3.region_client import (
@@ -259,10 +259,7 @@ class S3BucketClient(BucketClient):
         algorithm = self._algorithm or "CRC32C"
         if self._algorithm is None and self._secure:
             return {}
-        if isinstance(body, memoryview):
-            value = (await checksum_of(algorithm, body)).decode()
-        else:
-            value = await body.crc32c()
+        value = await (checksum_of(algorithm, body) if isinstance(body, memoryview) else body.crc32c())
         return {f"x-amz-checksum-{algorithm.lower()}": value}
 
     def _write_error(self, response: Response, conditions: Mapping[str, str] | None = None) -> StoreError:
@@ -300,7 +297,7 @@ class S3BucketClient(BucketClient):
             headers["x-amz-copy-source-if-match"] = if_match.etag
         if size <= MAX_SINGLE_COPY_BYTES:
             response = await self._call("PUT", key, {}, {**self._encryption, **headers})
-            return result_version(self._copied(response, "CopyObjectResult"))
+            return etag_version(self._copied(response, "CopyObjectResult").get("ETag", ""))
 
         part_bytes = self.part_bytes(size, COPY_PART_BYTES)
         upload_id = await self.begin_parts(key, checksums=False)
@@ -367,7 +364,7 @@ class S3BucketClient(BucketClient):
         if result is None:
             raise self._write_error(response, conditions)
         await self._forget_upload(key, upload_id)
-        return result_version(result)
+        return etag_version(result.get("ETag", ""))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         response = await self._call("DELETE", key, {"uploadId": upload_id})

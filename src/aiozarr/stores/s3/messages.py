@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote_plus
 from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
@@ -14,12 +14,13 @@ from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import Headers
 from aiozarr.http1.url import REDIRECTS
-from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry, Version
+from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry
 from aiozarr.stores.bucket.bucket_client import ALGORITHMS, PAGE_SIZE, BodyChecksum
 from aiozarr.stores.bucket.listing import (
     MAX_TAGS,
     ListingPage,
     child_texts,
+    etag_version,
     is_key,
     listing_error,
     local_name,
@@ -28,8 +29,6 @@ from aiozarr.stores.bucket.listing import (
 )
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import error_for
-
-Decode = Callable[[str], str | None]
 
 
 def listing_query(prefix: str, delimiter: str, token: str) -> dict[str, str]:
@@ -51,12 +50,31 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
     root = parse_xml_listing(body, "ListBucketResult")
     fields = child_texts(root)
     # Some servers do not support encoded names, and send them as they are.
-    decode: Decode = _decoded if fields.get("EncodingType") == "url" else _as_it_is
-    entries = [entry for child in root if local_name(child) == "Contents" and (entry := _entry(child, prefix, decode))]
-    prefixes = [
-        name for child in root if local_name(child) == "CommonPrefixes" if (name := _prefix(child, prefix, decode))
-    ]
-    return ListingPage(entries, prefixes, _token(fields))
+    is_encoded = fields.get("EncodingType") == "url"
+    page = ListingPage([], [], _token(fields))
+    for child in root:
+        tag = local_name(child)
+        if tag == "Contents":
+            members = child_texts(child)
+            key = _name(members, "Key", is_encoded)
+            if key is not None and is_key(key, prefix):  # not a marker of a directory of another tool
+                size = parse_size(members.get("Size", "").strip(), key)
+                page.entries.append(Entry(key, size, etag_version(members.get("ETag", ""))))
+        elif tag == "CommonPrefixes":
+            name = _name(child_texts(child), "Prefix", is_encoded)
+            if name is not None and name.endswith("/") and is_key(name[:-1], prefix):
+                page.prefixes.append(name)
+    return page
+
+
+def _name(members: Mapping[str, str], member: str, is_encoded: bool) -> str | None:
+    """Return the name of an object or a prefix, or None if it is not text."""
+    if member not in members:
+        raise listing_error("has an object without a key" if member == "Key" else "has a prefix without a name")
+    try:
+        return unquote_plus(members[member], errors="strict") if is_encoded else members[member]
+    except UnicodeDecodeError:
+        return None
 
 
 def _token(fields: dict[str, str]) -> str:
@@ -66,39 +84,6 @@ def _token(fields: dict[str, str]) -> str:
     if truncated == "true" and not token:
         raise listing_error("has more pages, and no token for them")
     return "" if truncated == "false" else token
-
-
-def _entry(element: Element, prefix: str, decode: Decode) -> Entry | None:
-    """Return the object, or None if its name cannot be a key, such as the markers of directories of other tools."""
-    fields = child_texts(element)
-    if "Key" not in fields:
-        raise listing_error("has an object without a key")
-    key = decode(fields["Key"])
-    if key is None or not is_key(key, prefix):
-        return None
-    etag = fields.get("ETag", "").strip()
-    if etag and not etag.endswith('"'):
-        etag = f'"{etag}"'
-    return Entry(key, parse_size(fields.get("Size", "").strip(), key), Version(etag) if etag.strip('"') else None)
-
-
-def _prefix(element: Element, prefix: str, decode: Decode) -> str | None:
-    fields = child_texts(element)
-    if "Prefix" not in fields:
-        raise listing_error("has a prefix without a name")
-    name = decode(fields["Prefix"])
-    return name if name is not None and name.endswith("/") and is_key(name[:-1], prefix) else None
-
-
-def _decoded(text: str) -> str | None:
-    try:
-        return unquote_plus(text, errors="strict")
-    except UnicodeDecodeError:  # the name is not text
-        return None
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 # The status with which S3 sends the code elsewhere.
@@ -129,12 +114,6 @@ def parse_result(response: Response, name: str) -> dict[str, str] | None:
     """Return the members of the result `name`, or None if the response has another body, such as that of an error."""
     root = parse_document(response, name)
     return None if root is None else child_texts(root)
-
-
-def result_version(result: Mapping[str, str]) -> Version | None:
-    """Return the version that a result reports, or None."""
-    etag = result.get("ETag", "").strip('"')
-    return Version(f'"{etag}"') if etag else None
 
 
 # --- bulk deletes ----------------------------------------------------------------------------------------------------

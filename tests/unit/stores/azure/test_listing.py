@@ -54,13 +54,13 @@ async def test_a_listing_goes_on_for_as_many_pages_as_there_are(server: FaultSer
 
     def paged(request: Request, reply: Reply) -> Reply:
         name, marker = pages[query(request).get("marker", [None])[0]]
-        inside = f"<BlobPrefix><Name>root/{name}/</Name></BlobPrefix>" if "delimiter" in query(request) else ""
-        return Reply(200, (), page_of(inside or blob(f"root/{name}"), marker))
+        prefixes = "".join(f"<BlobPrefix><Name>root/{each}/</Name></BlobPrefix>" for each in (name, "every"))
+        return Reply(200, (), page_of(prefixes if "delimiter" in query(request) else blob(f"root/{name}"), marker))
 
     server.script = paged
     async with at(server) as store:
         assert await store.list() == ["one", "two", "three"]
-        assert await store.list_dir("") == ([], ["one/", "three/", "two/"])
+        assert await store.list_dir("") == ([], ["every/", "one/", "three/", "two/"])
     assert len(server.requests) == 6
     for request in server.requests:
         asked = query(request)

@@ -18,7 +18,7 @@ from aiozarr.stores.bucket.bucket_client import (
     MAX_SHA_ON_LOOP_BYTES,
     BodyChecksum,
     _find_crc64nvme,
-    crc32c_of,
+    checksum_of,
 )
 
 # The check values of the catalogue of CRCs, and FIPS 180, for these nine bytes.
@@ -81,4 +81,4 @@ async def test_long_bodies_are_hashed_in_a_thread(name: str, nbytes: int, monkey
 
 async def test_much_data_has_the_crc32c_of_all_its_bytes() -> None:
     data = bytes(MAX_HASH_ON_LOOP_BYTES) + NINE
-    assert await crc32c_of(bytearray(data)) == await crc32c_of(data)
+    assert await checksum_of("CRC32C", bytearray(data)) == await checksum_of("CRC32C", data)

@@ -18,8 +18,9 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.response_check import NO_VALUE
 from aiozarr.model import IfAbsent, Version
 from aiozarr.stores import ObjectStore
+from aiozarr.stores.bucket.listing import etag_version
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.s3.messages import completion, parse_result, result_version
+from aiozarr.stores.s3.messages import completion, parse_result
 from tests.support.bodies import BytesBody
 from tests.support.certificates import authority
 from tests.support.servers.http_replies import Reply, Request, status
@@ -177,8 +178,8 @@ def test_messages() -> None:
     )
     found = parse_result(response(200, b'  \n <?xml version="1.0"?>  <R xmlns="y"><ETag>&quot;v&quot;</ETag></R>'), "R")
     assert found == {"ETag": '"v"'}
-    assert result_version(found) == Version('"v"')
-    assert result_version({}) is None
+    assert etag_version(found["ETag"]) == Version('"v"')
+    assert etag_version("") is None
     for other in (
         response(200, b"<Error/>"),
         response(200, b""),
