@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, ScheduledStore
-from aiozarr.engine.copy import content_tag, equal_bytes, has_content_tag, have_equal_bytes
+from aiozarr.engine.copy import ObjectCopier, content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
 from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
-from aiozarr.schedule.events import Report
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_rules import (
@@ -80,12 +78,9 @@ class CopyDestination:
     """The destination of one copy. Lives on the I/O thread.
 
     Args:
-        engine: the engine.
-        source: the source.
-        destination: the destination.
+        copier: copies the objects, between the same stores.
         rules: what is copied, and how.
         counters: count removed objects.
-        report: counts the requests.
         objects: the objects of a source that is not listed: they follow from metadata, without sizes and versions.
 
     Attributes:
@@ -95,17 +90,14 @@ class CopyDestination:
         replaced: the nodes of the source.
     """
 
-    engine: Engine
-    source: ScheduledStore
-    destination: ScheduledStore
+    copier: ObjectCopier
     rules: CopyRules
     counters: CopyCounters
-    _: KW_ONLY
-    report: Report
     objects: ObjectSource | None
 
     def __post_init__(self) -> None:
-        rules, self._store = self.rules, self.destination.store
+        rules, self._store = self.rules, self.copier.destination
+        self.source, self.destination = self.copier.scheduled_source, self.copier.scheduled_destination
         self._preparation = asyncio.Lock()
         self._stored_documents: list[str] | None = None
         self._linked_documents: set[str] = set()
@@ -134,7 +126,7 @@ class CopyDestination:
             return await self._begin()
         coroutines: list[Coroutine[Any, Any, Any]] = [
             self._begin(),
-            has_consolidated_above(self.engine, self._store, self.destination.settings, self.report),
+            has_consolidated_above(self.copier.engine, self._store, self.destination.settings, self.copier.report),
         ]
         counts: CopyCounters | None
         counts, is_above = await gather_all(coroutines)
@@ -270,7 +262,7 @@ class CopyDestination:
         if read_source is None and (read_stored is None or version is None or not has_content_tag(version)):
             return False
         try:
-            return await self.engine.run_in_worker(compare, size)
+            return await self.copier.engine.run_in_worker(compare, size)
         except StoreError:
             return False  # copying it shows what is wrong
 
@@ -314,7 +306,7 @@ class CopyDestination:
         from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
         self._ancestors = ConsolidatedAncestors(
-            NodeAccess(self.engine, self._store, "", self.destination.settings, self.report)
+            NodeAccess(self.copier.engine, self._store, "", self.destination.settings, self.copier.report)
         )
         await self._ancestors.invalidate(self.journal.invalidated, self.journal.record_invalidated)
 

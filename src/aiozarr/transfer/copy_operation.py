@@ -20,7 +20,6 @@ from aiozarr.model import Entry, check_key
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import BlockingStore, Store
-from aiozarr.stores.capabilities import NowaitStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
     CopyRules,
@@ -80,18 +79,7 @@ class CopyOperation:
         self._copier = ObjectCopier(
             self.engine, self.source, self.destination, policy, settings=self.settings, report=self.report
         )
-        self._scheduled_source, scheduled_destination = [
-            self.engine.scheduled(store, self.settings, self.report) for store in (self.source, self.destination)
-        ]
-        self._copy_destination = CopyDestination(
-            self.engine,
-            self._scheduled_source,
-            scheduled_destination,
-            self.rules,
-            self._counters,
-            report=self.report,
-            objects=self.objects,
-        )
+        self._copy_destination = CopyDestination(self._copier, self.rules, self._counters, self.objects)
         self._journal = self._copy_destination.journal
         most = self.settings.max_requests
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
@@ -154,7 +142,9 @@ class CopyOperation:
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = self.objects.entries() if self.objects is not None else self.listing or self._scheduled_source.scan()
+        listing = (
+            self.objects.entries() if self.objects is not None else self.listing or self._copier.scheduled_source.scan()
+        )
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
@@ -173,20 +163,10 @@ class CopyOperation:
         return list(documents.values())
 
     def _new_download(self) -> Download | None:
-        source, destination = self.source, self.destination
-        is_unseen = not (self._copier.facts.is_observed or self.rules.dry_run)
-        if is_unseen and isinstance(source, NowaitStore) and isinstance(destination, BlockingStore):
-            return Download(
-                self.engine,
-                source,
-                destination,
-                verify=self.rules.verify,
-                settings=self.settings,
-                report=self.report,
-                on_copied=self._add_copied,
-                on_failed=self._fail,
-                on_missing=None if self.objects is None else self._add_missing,
-            )
+        facts = self._copier.facts
+        is_unseen = not (facts.is_observed or self.rules.dry_run)
+        if is_unseen and facts.sends_nowait and facts.blocks_writer:
+            return Download(self._copier, self._add_copied, self._fail, self._add_missing)
         return None
 
     async def _feed(

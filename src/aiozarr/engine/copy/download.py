@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from aiozarr.engine.copy.copy_route import Verify, is_replaced
+from aiozarr.engine.copy.copy_route import is_replaced
 from aiozarr.engine.copy.local_files import FILE_WORK_BYTES, store_now
-from aiozarr.engine.engine import Engine
+from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, Totals
-from aiozarr.settings import Settings
+from aiozarr.schedule.events import Totals
 from aiozarr.stores import BlockingStore
-from aiozarr.stores.capabilities import NowaitStore
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -35,18 +33,13 @@ ASSUMED_BYTES = 1 << 20
 
 
 class Download(Operation, ResponseHandler):
-    """The small objects of one copy. Lives on the I/O thread.
+    """The small objects of one copy, from a store that needs no tasks to one that blocks. Lives on the I/O thread.
 
     Args:
-        engine: the engine.
-        source: the store that they are fetched from.
-        destination: the store that workers write them to.
-        verify: as of `aiozarr.copy`.
-        settings: limits and policies.
-        report: receives the totals at the end.
+        copier: the copier of the other objects, whose stores, policy and report it shares.
         on_copied: called with each object that was stored, and its size.
         on_failed: called with each object that was not. Its exception ends the operation.
-        on_missing: called with each object that is not stored; None if all must be.
+        on_missing: called with each object that is not stored, if the policy says that it may be missing.
 
     Attributes:
         deferred: objects that are not as listed: they take more than one request.
@@ -54,20 +47,15 @@ class Download(Operation, ResponseHandler):
 
     def __init__(
         self,
-        engine: Engine,
-        source: NowaitStore,
-        destination: BlockingStore,
-        *,
-        verify: Verify,
-        settings: Settings,
-        report: Report,
+        copier: ObjectCopier,
         on_copied: Callable[[Entry, int], None],
         on_failed: Callable[[Entry, Exception], None],
-        on_missing: Callable[[Entry], None] | None = None,
+        on_missing: Callable[[Entry], None],
     ) -> None:
+        state, settings, report = copier.engine.state, copier.settings, copier.totals
         super().__init__(
-            engine.state.pool,
-            engine.state.queue_for(source),
+            state.pool,
+            state.queue_for(copier.source),
             settings=settings,
             # A listener is told of each request, and the sums are then those of the events.
             report=report if report.has_listener else None,
@@ -75,12 +63,8 @@ class Download(Operation, ResponseHandler):
             total=1,  # not known while the listing streams
             bytes_total=settings.max_bytes_in_flight,
         )
-        self._engine = engine
-        self.source = source
-        self.destination = destination
-        self.verify: Verify = verify
+        self.copier = copier
         self.deferred: list[Entry] = []
-        self._copy_report = report
         self._on_copied = on_copied
         self._on_failed = on_failed
         self._on_missing = on_missing
@@ -118,7 +102,8 @@ class Download(Operation, ResponseHandler):
                 room.set_result(None)
         size = entry.size
         held, most = (ASSUMED_BYTES, self.settings.max_request_bytes) if size is None else (size, max(1, size))
-        request = FetchRequest(self, self.source, entry.key, None, self, held=held, expected=held, max_bytes=most)
+        source = self.copier.source
+        request = FetchRequest(self, source, entry.key, None, self, held=held, expected=held, max_bytes=most)
         self._requests[request] = entry
         return request
 
@@ -138,8 +123,8 @@ class Download(Operation, ResponseHandler):
 
     def add_to_report(self) -> None:
         if self.observer is None:
-            self._copy_report.add(self.source.url, self._reads)
-        self._copy_report.add(self.destination.url, self._written)
+            self.copier.totals.add(self.copier.source.url, self._reads)
+        self.copier.totals.add(self.copier.destination.url, self._written)
         self._reads, self._written = Totals(), Totals()
 
     # --- an object's way ---------------------------------------------------------------------------------------------
@@ -153,13 +138,13 @@ class Download(Operation, ResponseHandler):
             pass
         elif error is not None and not isinstance(error, ChangedError | LimitError | ShortReadError):
             self._fail(entry, error)
-        elif value is None and error is None and entry.size is None and self._on_missing is not None:
+        elif value is None and error is None and entry.size is None and self.copier.policy.may_be_missing:
             self._on_missing(entry)
         else:
             if error is None and value is not None:
                 self._reads.bytes_wanted += request.held
                 self._reads.bytes_fetched += request.held
-                if is_replaced(entry, value, previous_size=None, strict=self.verify is not None) is False:
+                if is_replaced(entry, value, previous_size=None, strict=self.copier.policy.verify is not None) is False:
                     self._writes += 1
                     self.pool.submit(_FileWrite(self, request, entry), self.fairness_key)
                     return
@@ -171,7 +156,7 @@ class Download(Operation, ResponseHandler):
         """Count an object that a worker has written, or failed to."""
         self._writes -= 1
         request, entry, error = write.request, write.entry, write.error
-        self._engine.invalidate(self.destination, entry.key)
+        self.copier.engine.invalidate(self.copier.destination, entry.key)
         self._written.requests += 1
         size = request.held
         request.release()
@@ -220,7 +205,9 @@ class _FileWrite(WorkItem):
         if download.stopped:
             errors: Sequence[BaseException | None] = [asyncio.CancelledError()] * len(writes)
         else:
-            errors = store_now(download.destination, values, verify=download.verify)
+            destination = download.copier.destination
+            assert isinstance(destination, BlockingStore)
+            errors = store_now(destination, values, verify=download.copier.policy.verify)
         for write, error in zip(writes, errors, strict=True):
             write.error = error
         return len(writes)

@@ -88,7 +88,9 @@ class ObjectCopier:
 
     Attributes:
         facts: the facts by which `copy_route` chooses.
+        scheduled_source, scheduled_destination: the stores with retries and budget.
         server_side: number of objects that the server copied itself.
+        totals: the sums of requests that no event counts.
     """
 
     engine: Engine
@@ -103,12 +105,12 @@ class ObjectCopier:
         source, destination, settings = self.source, self.destination, self.settings
         self.facts = CopyFacts.from_stores(source, destination, self.policy, settings)
         self.server_side = 0
+        self.totals = self.report or Report()
         self._part_bytes = settings.max_request_bytes
-        self._report = self.report or Report()
         self._refusals_left = MAX_SERVER_REFUSALS
         self._prefetched: dict[str, Value] = {}
-        self._scheduled_source = self.engine.scheduled(source, settings, self.report)
-        self._scheduled_destination = self.engine.scheduled(destination, settings, self.report)
+        self.scheduled_source = self.engine.scheduled(source, settings, self.report)
+        self.scheduled_destination = self.engine.scheduled(destination, settings, self.report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
         self._batch_memory = ByteSemaphore(min(settings.max_bytes_in_flight, MAX_BATCHES_BYTES))
         self._small = asyncio.Lock()
@@ -171,7 +173,7 @@ class ObjectCopier:
 
     async def _copy_by_server(self, entry: Entry, key: str) -> CopiedObject:
         assert entry.size is not None
-        version = await self._scheduled_destination.copy_from(
+        version = await self.scheduled_destination.copy_from(
             self.source, entry.key, key, size=entry.size, if_match=entry.version
         )
         if same_version(version, entry.version) is not True:
@@ -180,7 +182,7 @@ class ObjectCopier:
                 raise UnsupportedOperationError("the server reports no checksum", store=self.destination.url)
             if entry.version is not None and entry.version.generation is None:
                 # Some servers ignore the condition.
-                present = await self._scheduled_source.stat(entry.key)
+                present = await self.scheduled_source.stat(entry.key)
                 if present is None or same_version(present.version, entry.version) is not True:
                     raise ChangedError("the object was replaced", store=self.source.url, key=entry.key)
         self.server_side += 1
@@ -200,7 +202,7 @@ class ObjectCopier:
                 if error.store != source.url:
                     raise
                 raise _ChangingError from error
-            self._scheduled_source.report_file(entry.key, read=body.nbytes)
+            self.scheduled_source.report_file(entry.key, read=body.nbytes)
             return CopiedObject(body.nbytes, changed=body.file.version != entry.version)
 
     async def _copy_parts(self, entry: Entry, state: _State, key: str) -> CopiedObject:
@@ -213,17 +215,17 @@ class ObjectCopier:
                 self._memory.hold(min(present.size, MAX_FILE_BYTES)),
                 new_file(self.engine, destination, key, present.size, self._buffers) as file,
             ):
-                await self._scheduled_source.fetch_version(present, file, part_bytes=self.facts.part_bytes)
+                await self.scheduled_source.fetch_version(present, file, part_bytes=self.facts.part_bytes)
                 await file.commit(IfAbsent() if self.policy.if_absent else None)
         except (ChangedError, LimitError, ShortReadError) as error:
             # Without a version, the next attempt fetches it whole.
             state.present = Entry(entry.key, present.size)
             if isinstance(error, ChangedError):
                 with suppress(StoreError):
-                    state.present = await self._scheduled_source.stat(entry.key) or state.present
+                    state.present = await self.scheduled_source.stat(entry.key) or state.present
             raise _ChangingError from error
         self.engine.invalidate(destination, key)
-        self._scheduled_destination.report_file(key, written=present.size)
+        self.scheduled_destination.report_file(key, written=present.size)
         return CopiedObject(present.size, changed=same_version(entry.version, present.version) is False)
 
     async def _copy_whole(self, entry: Entry, state: _State, key: str) -> CopiedObject | None:
@@ -257,7 +259,7 @@ class ObjectCopier:
             ChangedError: the object was replaced between its parts.
             StoreError: the object could not be fetched.
         """
-        value = await self._scheduled_source.fetch_whole(key, part_bytes=self._part_bytes, max_bytes=max_bytes)
+        value = await self.scheduled_source.fetch_whole(key, part_bytes=self._part_bytes, max_bytes=max_bytes)
         if value is not None and (size := size_of(value)) > max_bytes:
             raise LimitError("the object has grown", limit="max_bytes", value=size, allowed=max_bytes)
         return value
@@ -332,10 +334,10 @@ class ObjectCopier:
                     await for_each(store, range(len(entries)), concurrency=len(entries))
             return outcomes
         finally:
-            self._report.add(source.url, reads)
+            self.totals.add(source.url, reads)
             if isinstance(destination, BlockingStore):
                 self.engine.invalidate(destination, None)
-                self._report.add(destination.url, writes)
+                self.totals.add(destination.url, writes)
 
     def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | bool:
         """Read one object in the calling worker: its error, or False if it is not as listed or may be read later."""
@@ -361,7 +363,7 @@ class ObjectCopier:
             StoreError: the bytes could not be stored or read back.
         """
         if self.policy.if_absent:
-            version = await self._scheduled_destination.if_absent(lambda condition: self._send(key, data, condition))
+            version = await self.scheduled_destination.if_absent(lambda condition: self._send(key, data, condition))
         else:
             version = await self._send(key, data, None)
         if self.policy.verify != "checksum" or await self._is_content_tag(version, data):
@@ -374,7 +376,7 @@ class ObjectCopier:
             raise ChecksumError("what was read back is not what was stored", store=self.destination.url, key=key)
 
     async def _send(self, key: str, data: Buffer | FileBody, precondition: Precondition | None) -> Version | None:
-        destination = self._scheduled_destination
+        destination = self.scheduled_destination
         if not isinstance(data, FileBody):
             return await destination.set(key, data, precondition=precondition)
         try:
@@ -407,7 +409,7 @@ class ObjectCopier:
             else:
                 part = byte_view(data)[start : start + part_bytes]
             byte_range = Range(start, part.nbytes) if is_ranged else None
-            value = await self._scheduled_destination.fetch(key, byte_range, held=part.nbytes)
+            value = await self.scheduled_destination.fetch(key, byte_range, held=part.nbytes)
             if value is None or value.size not in (None, size):
                 return False
             if not await self.engine.run_in_worker(partial(equal_bytes, part, value.data), part.nbytes):
