@@ -181,9 +181,7 @@ class S3RegionClient:
         self.template = RequestTemplate(web.authority, {})
         self.unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
         context = ssl_context_of(options) if web.secure else None
-        self.sender = EndpointClient(
-            web, options, ssl_context=context, proxies=Proxies(options.proxy), keep_encoding=True
-        )
+        self.sender = EndpointClient(web, options, ssl_context=context, proxies=Proxies(options.proxy))
         self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
 
