@@ -116,7 +116,6 @@ if hasattr(os, "register_at_fork"):
 
 _ENVIRONMENT_PROXIES = Proxies()
 _NO_BODY = memoryview(b"")
-
 _CONDITIONS = frozenset({"if-match", "if-none-match"})
 
 ONE_WRITE_BYTES = 64 << 10

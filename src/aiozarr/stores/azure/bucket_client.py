@@ -35,7 +35,7 @@ from aiozarr.stores.bucket.listing import (
     listing_error,
     local_name,
     parse_size,
-    parse_xml_listing,
+    parse_xml,
 )
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
@@ -312,7 +312,7 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
     Raises:
         StoreError: it is not valid.
     """
-    root = parse_xml_listing(body, "EnumerationResults")
+    root = parse_xml(body, "EnumerationResults")
     page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
     blobs = _named(root, "Blobs")
     for child in () if blobs is None else blobs:

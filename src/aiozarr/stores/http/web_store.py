@@ -181,17 +181,14 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
     def _expectation(self, range: ByteRange | None, if_match: Version | None, max_bytes: int | None) -> Expectation:
         if range is None and if_match is None:
             return _whole_object(self._client.keep_encoding, max_bytes)
-        expectation = Expectation(
-            # HTTP cannot express an empty range: its first byte is requested, and dropped.
-            _FIRST_BYTE if range is not None and range.length == 0 else range,
-            None if if_match is None else if_match.etag,
-            MAX_VALUE_BYTES if max_bytes is None else max_bytes,
-            keep_encoding=self._client.keep_encoding,
-        )
+        expectation = Expectation(range, keep_encoding=self._client.keep_encoding)
+        if max_bytes is not None:
+            expectation.max_bytes = max_bytes
         if range is not None and range.length == 0:
-            expectation.max_bytes = max(1, expectation.max_bytes)
+            # HTTP cannot express an empty range: its first byte is requested, and dropped.
+            expectation.range, expectation.max_bytes = _FIRST_BYTE, max(1, expectation.max_bytes)
         if if_match is not None:
-            expectation.generation = if_match.generation
+            expectation.etag, expectation.generation = if_match.etag, if_match.generation
         return expectation
 
     async def _fetch_tail(
@@ -277,25 +274,20 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
 
     async def _stat(self, key: str) -> Entry | None:
         """Send a HEAD, or a GET for the first byte if a HEAD is refused or does not have the answer."""
-        if not self._client.head_identifies_missing:
-            return await self._stat_by_first_byte(key)
-        response = await self._client.request("HEAD", self._client_key(key), Expectation(head=True))
-        if isinstance(response.action, Accept):
-            if response.action.size is None:
-                return await self._stat_by_first_byte(key)
-            return Entry(key, response.action.size, self._client.version(response.headers))
-        if response.status in HEAD_REFUSED:
-            return await self._stat_by_first_byte(key)
-        if response.status == 404 and self._client.is_missing(response):
-            return None
-        raise self._client.error(response)
-
-    async def _stat_by_first_byte(self, key: str) -> Entry | None:
+        head, name = Expectation(head=True), self._client_key(key)
+        if self._client.head_identifies_missing:
+            response = await self._client.request("HEAD", name, head)
+            action = response.action
+            if response.status not in HEAD_REFUSED and not (isinstance(action, Accept) and action.size is None):
+                return self._entry(key, head, response)
         expectation = Expectation(_FIRST_BYTE, keep_encoding=self._client.keep_encoding)
-        response = await self._client.request("GET", self._client_key(key), expectation)
+        response = await self._client.request("GET", name, expectation)
         if response.status == 416 and not self._client.head_identifies_missing:  # the object is empty
-            expectation = Expectation(head=True)
-            response = await self._client.request("HEAD", self._client_key(key), expectation)
+            return self._entry(key, head, await self._client.request("HEAD", name, head))
+        return self._entry(key, expectation, response)
+
+    def _entry(self, key: str, expectation: Expectation, response: Response) -> Entry | None:
+        """Return size and version of `key` from a response to a HEAD, or to a GET for its first byte."""
         if isinstance(response.action, Accept):
             value = self._value(expectation, response, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
