@@ -21,9 +21,8 @@ from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies, custom_ssl_context
 from aiozarr.stores.http.object_client import ServerClock
-from aiozarr.stores.s3.address import S3Endpoint
+from aiozarr.stores.s3.address import S3Endpoint, S3Options
 from aiozarr.stores.s3.messages import region_in
-from aiozarr.stores.s3.s3_options import S3Options
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 
