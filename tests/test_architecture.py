@@ -71,21 +71,21 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11510,
-    "engine": 8020,
+    "stores": 11420,
+    "engine": 7900,
     "hierarchy": 5900,
     "codecs": 4480,
     "driver": 3420,
     "metadata": 2800,
-    "transfer": 1910,
+    "transfer": 1790,
     "cli": 2120,
     "grid": 2230,
     "integrations": 1720,
-    "conversion": 1770,
-    "http1": 1730,
+    "conversion": 1650,
+    "http1": 1710,
     "testing": 1150,
     "root": 960,
-    "schedule": 920,
+    "schedule": 940,
     "sync": 560,
     "common": 410,
 }

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from aiozarr.engine.fetch_request import AwaitedResponse, FetchRequest
 from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, merge_key
-from aiozarr.engine.object_read import NO_SPLIT, MultipartRead, PartLimits, first_part, split_limit
+from aiozarr.engine.object_read import MultipartRead, PartLimits
 from aiozarr.engine.operation import Operation
 from aiozarr.model import Range, Value, Version
-from aiozarr.schedule.coalesce import MergeLimits, coalesce
+from aiozarr.schedule.coalesce import NO_SPLIT, MergeLimits, coalesce, first_part, split_limit
 from aiozarr.stores.contract import Store
 
 MAX_SIZE_FACTOR = 4

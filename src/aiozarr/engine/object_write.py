@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from aiozarr.engine.decoder import MAX_CHUNK_BYTES
-from aiozarr.engine.encoder import ChangedShard, ObjectEncoder, assemble_shard, open_shard
+from aiozarr.engine.encoder import ChangedShard, ObjectEncoder, StoredShard, assemble_shard, open_shard
 from aiozarr.engine.fetch_request import ObjectRequest
 from aiozarr.engine.group_commit import GroupCommit, compare_and_swap, compare_and_swap_blocking
 from aiozarr.engine.operation import Operation
@@ -189,38 +189,33 @@ class ObjectWrite(ObjectRequest):
         Returns: the encoded object, or None if it holds fill values only and nothing is stored or `can_erase`, and the
             members of `group` whose values could be encoded. The others fail in a commit of their own.
         """
-        data, stored, encoder = None if value is None else value.data, self.stored, self.context.encoder
-        if stored.shard is None:
-
-            async def change(member: ObjectWrite) -> None:
-                nonlocal data
-                encode = partial(member._encode_chunk, data, can_erase=can_erase)
-                data = await self._call(encode, stored.spec.nbytes)
-
-        else:
-            # The inner chunks of a shard are encoded in groups, in all threads.
+        data, stored = None if value is None else value.data, self.stored
+        is_shard = stored.shard is not None
+        shard: StoredShard | None = None
+        changed: dict[int, Buffer | None] = {}
+        if is_shard and data is not None:
             with self._naming():
-                shard = None if data is None else await self._call(partial(open_shard, stored, data))
-            changed: dict[int, Buffer | None] = {}
-
-            async def change(member: ObjectWrite) -> None:
-                with member._naming():
-                    inner = await member.context.encoder.encode_inner_chunks(
-                        stored, member.projection, ChangedShard(shard, changed), self._call, self.context.encoding
-                    )
-                changed.update(inner)
-
+                shard = await self._call(partial(open_shard, stored, data))
         encoded: list[ObjectWrite] = []
         for member in group:
             try:
-                await change(member)
+                if is_shard:
+                    # The inner chunks of a shard are encoded in groups, in all threads.
+                    with member._naming():
+                        inner = await member.context.encoder.encode_inner_chunks(
+                            stored, member.projection, ChangedShard(shard, changed), self._call, self.context.encoding
+                        )
+                    changed.update(inner)
+                else:
+                    encode = partial(member._encode_chunk, data, can_erase=can_erase)
+                    data = await self._call(encode, stored.spec.nbytes)
             except Exception:
                 if member is self:
                     raise
             else:
                 encoded.append(member)
-        if stored.shard is not None:
-            keep = encoder.keeps(data, can_erase=can_erase)
+        if is_shard:
+            keep = self.context.encoder.keeps(data, can_erase=can_erase)
             data = await self._call(partial(assemble_shard, stored, changed, shard, keep=keep))
         return data, encoded
 

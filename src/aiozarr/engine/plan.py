@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs import ShardIndex, ShardLayout
+from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
 from aiozarr.codecs.chunk_layouts import RawLayout
 from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
-from aiozarr.engine.object_read import NO_SPLIT, count_parts, split_range
 from aiozarr.engine.partial_plan import MAX_RUNS, MIN_REQUEST_COST, Ranges, whole_bound
 from aiozarr.grid.axes import Axis, RegularAxis
 from aiozarr.grid.chunk_grid import count_chunks, is_expensive, project
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 from aiozarr.grid.transform import Constant, DimensionMap, Indexed, Strided
 from aiozarr.model import ByteRange, Range, Suffix
-from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP
+from aiozarr.schedule.coalesce import LOCAL_GAP, MAX_GAP, MIN_GAP, NO_SPLIT, first_part, split_range
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import LocatingStore
@@ -275,6 +274,13 @@ def most_requests(
     return (
         whole if pipeline.raw is None else max(whole, most_ranges(pipeline.raw, layout.inner_axes, maps, merge_bounds))
     )
+
+
+def count_parts(pipeline: CodecPipeline, size: int, limit: int) -> int:
+    """Return how many requests bring a whole chunk of `size` bytes that `pipeline` decodes."""
+    if pipeline.spec.nbytes <= limit:
+        return 1
+    return 1 + max(0, -(-(size - first_part(pipeline.encoded_size, limit)) // limit))
 
 
 def wanted_ranges(

@@ -12,11 +12,10 @@ from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.in_flight import InternedKey
 from aiozarr.engine.layout import keyed_projections
-from aiozarr.engine.object_read import NO_SPLIT, count_parts, split_limit, split_range
 from aiozarr.engine.operation import MAX_PENDING_LOCATED
 from aiozarr.engine.partial_chunk import ranges_of_chunk, ranges_suffice
 from aiozarr.engine.partial_plan import PartialChunkPlanner, partial_planner, whole_of
-from aiozarr.engine.plan import ROWS, FixedRows, Plan, PlanRow, plan_bounds, wanted_ranges
+from aiozarr.engine.plan import ROWS, FixedRows, Plan, PlanRow, count_parts, plan_bounds, wanted_ranges
 from aiozarr.engine.read import Read
 from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.engine.shard_index import IndexEntry, parse_index
@@ -25,7 +24,7 @@ from aiozarr.errors import AiozarrError
 from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import Range
-from aiozarr.schedule.coalesce import MergeLimits, coalesce
+from aiozarr.schedule.coalesce import NO_SPLIT, MergeLimits, coalesce, split_limit, split_range
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import LocatingStore, Location, locate_prepared

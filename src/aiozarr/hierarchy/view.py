@@ -457,7 +457,7 @@ class View(UnreadValues):
 
     def _bounds(self) -> Plan:
         from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
-        from aiozarr.engine.object_read import split_limit
+        from aiozarr.schedule.coalesce import split_limit
 
         plan, store = NO_READ, self._array._chunk_store
         if self.size:

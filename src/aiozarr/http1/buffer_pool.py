@@ -70,7 +70,6 @@ class BufferPool:
     def sweep(self) -> None:
         """Free the unused blocks if no block was taken since the last sweep."""
         if not self._used:
-            self._collect_returned()
             self._drop_free()
         self._used = False
 
@@ -100,5 +99,5 @@ class BufferPool:
             self._free.setdefault(leased.block.nbytes, []).append(leased.block)
 
     def _drop_free(self) -> None:
-        self._total -= sum([size * len(blocks) for size, blocks in self._free.items()])
+        self._total -= self.free_bytes
         self._free.clear()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 from aiozarr.common.concurrency import SingleFlight, cancel_and_wait
 from aiozarr.errors import StoreError, ThrottledError
+from aiozarr.http1.url import parse_ip
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class HostAddresses:
         self._loop = loop
         self._host = host
         self._port = port
-        self._addresses: list[str] = [host] if _is_address(host) else []
+        self._addresses: list[str] = [host] if parse_ip(host) else []
         self._expires = float("inf") if self._addresses else float("-inf")
         self._resolution: SingleFlight[str] = SingleFlight()
         self._rotation = 0
@@ -162,11 +162,3 @@ def _rotated(addresses: list[str], rotation: int) -> list[str]:
     families = [[each for each in addresses if (":" in each) == family] for family in (first, not first)]
     rotated = [family[rotation % len(family) :] + family[: rotation % len(family)] for family in families if family]
     return [each for pair in zip_longest(*rotated) for each in pair if each is not None]
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

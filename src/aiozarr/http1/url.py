@@ -100,7 +100,10 @@ class WebAddress:
     @property
     def exposed(self) -> bool:
         """Whether requests could be read on their way: there is no TLS, and the host is not this machine."""
-        return not self.secure and not _is_this_machine(self.host)
+        if self.secure:
+            return False
+        ip = parse_ip(self.host)
+        return not (self.host.endswith(".localhost") or self.host == "localhost" if ip is None else ip.is_loopback)
 
     @property
     def authority(self) -> str:
@@ -137,11 +140,12 @@ def fingerprint(secrets: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _is_this_machine(host: str) -> bool:
+def parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that `host` is, or None if it is a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        return None
 
 
 def _ascii_host(host: str) -> str:

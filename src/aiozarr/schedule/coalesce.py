@@ -1,15 +1,20 @@
-"""Coalescing of byte ranges of one object into requests, by the estimated cost of a request in bytes.
+"""Requests for byte ranges of one object: near ranges are merged by the cost of a request, large ones are split.
 
-Coalescing is a pure function of the ranges and the limits. The estimate is made from the time to the first byte and the
+Both are pure functions of the ranges and the limits. The estimate is made from the time to the first byte and the
 bandwidth of an origin.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
+
+from aiozarr.model import Range
+from aiozarr.settings import Settings
+from aiozarr.stores.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,42 @@ def _gaps_to_read_over(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -
         while gaps and unwanted > allowed:
             unwanted -= gaps.pop()[0]
     return {number for _, number in gaps}
+
+
+MIN_PART_BYTES = 1 << 20
+"""The smallest limit of a part, whatever `Settings.max_request_bytes` says: each part costs a request."""
+
+NO_SPLIT = sys.maxsize
+
+
+def split_limit(store: Store, settings: Settings) -> int:
+    """Return the size in bytes above which an object of `store` is fetched in parts.
+
+    Without versions, a replacement of the object between two parts would go unnoticed.
+    """
+    supports = store.supports
+    return (
+        max(MIN_PART_BYTES, settings.max_request_bytes)
+        if supports.partial_reads and supports.conditional_reads
+        else NO_SPLIT
+    )
+
+
+def first_part(known: int | None, limit: int) -> int:
+    """Return the length of the first part of an object; `known` is its size in bytes, if that is known."""
+    if known is None or known <= limit:
+        return limit
+    return -(-known // -(-known // limit))
+
+
+def split_range(start: int, stop: int, limit: int) -> list[Range]:
+    """Return the bytes from `start` to `stop` as the fewest parts of at most `limit` bytes, of about equal length."""
+    total = stop - start
+    if total <= 0:
+        return []
+    count = -(-total // limit)
+    edges = [start + total * number // count for number in range(count + 1)]
+    return [Range(edge, edges[number + 1] - edge) for number, edge in enumerate(edges[:-1])]
 
 
 MAX_LATENCY_BYTES = 64 << 10

@@ -6,13 +6,12 @@ of access in Azure's portal and tools.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.http1.url import WebAddress
+from aiozarr.http1.url import WebAddress, parse_ip
 from aiozarr.model import check_key
 from aiozarr.stores.option_table import OptionTable, is_set, option, options_of
 
@@ -357,11 +356,7 @@ def _account_of(server: WebAddress) -> str:
 
 def _is_address(host: str) -> bool:
     """Return whether an account is part of the path, because it cannot be part of the host's name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host
-    return True
+    return "." not in host or parse_ip(host) is not None
 
 
 def _is_azure(server: WebAddress) -> bool:

@@ -62,15 +62,11 @@ class AzureCredentials:
 
     def fingerprint(self) -> str:
         """Return an identity of the credentials that does not reveal them."""
-        match self.kind:
-            case "anonymous":
-                return "anonymous"
-            case "credential":
-                return f"credential:{id(self.credential)}"
-            case "identity":
-                return repr(self.credential)
-            case _:
-                return fingerprint({self.kind: self.secret})
+        if self.kind == "credential":
+            return f"credential:{id(self.credential)}"
+        if self.kind == "identity":
+            return repr(self.credential)
+        return fingerprint({self.kind: self.secret}) if self.secret else self.kind
 
 
 class AzureIdentity:
@@ -89,7 +85,7 @@ class AzureIdentity:
     @property
     def failure(self) -> str:
         """The message if there is no token."""
-        return f"azure-identity (the extra aiozarr[azure]) gave no token {_WAYS[self._identity]}; {_OTHERWISE}"
+        return f"azure-identity (the extra aiozarr[azure]) gave no token {_IDENTITIES[self._identity][2]}; {_OTHERWISE}"
 
     def get_token(self, scope: str) -> Any:
         """Return a token as azure-identity does. It blocks."""
@@ -105,37 +101,41 @@ class AzureIdentity:
                 f"logins and identities of Azure need azure-identity: install aiozarr[azure]; {_OTHERWISE}"
             ) from error
         options = self._options
-        authority = {} if options.authority_host is None else {"authority": options.authority_host}
-        match self._identity:
-            case "client_secret":
-                return package.ClientSecretCredential(
-                    options.tenant_id, options.client_id, options.client_secret, **authority
-                )
-            case "workload_identity":
-                return package.WorkloadIdentityCredential(
-                    tenant_id=options.tenant_id,
-                    client_id=options.client_id,
-                    token_file_path=options.federated_token_file,
-                    **authority,
-                )
-            case "azure_cli":
-                return package.AzureCliCredential(tenant_id=options.tenant_id or "")
-            case "managed_identity":
-                ids = {"object_id": options.object_id, "resource_id": options.msi_resource_id}
-                config = {name: value for name, value in ids.items() if value}
-                return package.ManagedIdentityCredential(client_id=options.client_id, identity_config=config or None)
-            case _:
-                client = {} if options.client_id is None else {"managed_identity_client_id": options.client_id}
-                return package.DefaultAzureCredential(**client, **authority)
+        ids = {"object_id": options.object_id, "resource_id": options.msi_resource_id}
+        values = {
+            "tenant_id": options.tenant_id,
+            "client_id": options.client_id,
+            "client_secret": options.client_secret,
+            "token_file_path": options.federated_token_file,
+            "identity_config": {name: value for name, value in ids.items() if value},
+            "managed_identity_client_id": options.client_id,
+            "authority": options.authority_host,
+        }
+        name, arguments, _ = _IDENTITIES[self._identity]
+        return getattr(package, name)(**{argument: values[argument] for argument in arguments if values[argument]})
 
 
-_WAYS: dict[Identity, str] = {
-    "client_secret": "for the service principal",
-    "workload_identity": "for the workload identity",
-    "azure_cli": "by the login of the Azure CLI (run `az login`)",
-    "managed_identity": "for the managed identity",
-    "default": "by the environment, a managed identity or a login (run `az login`)",
+_IDENTITIES: dict[Identity, tuple[str, tuple[str, ...], str]] = {
+    "client_secret": (
+        "ClientSecretCredential",
+        ("tenant_id", "client_id", "client_secret", "authority"),
+        "for the service principal",
+    ),
+    "workload_identity": (
+        "WorkloadIdentityCredential",
+        ("tenant_id", "client_id", "token_file_path", "authority"),
+        "for the workload identity",
+    ),
+    "azure_cli": ("AzureCliCredential", ("tenant_id",), "by the login of the Azure CLI (run `az login`)"),
+    "managed_identity": ("ManagedIdentityCredential", ("client_id", "identity_config"), "for the managed identity"),
+    "default": (
+        "DefaultAzureCredential",
+        ("managed_identity_client_id", "authority"),
+        "by the environment, a managed identity or a login (run `az login`)",
+    ),
 }
+"""The classes of azure-identity, the arguments that they take, and what messages say of them."""
+
 _OTHERWISE = "'account_key', 'sas_token' and 'credential' are other ways, and anon=True reads public containers"
 
 
@@ -175,22 +175,20 @@ def _from_options(options: AzureOptions, endpoint: AzureEndpoint) -> AzureCreden
     if options.token is not None:
         return AzureCredentials("token", options.token)
     if options.connection_string is not None:
-        named = parse_connection_string(options.connection_string)
-        if named.key is not None:
-            return AzureCredentials("key", named.key)
-        if named.sas is not None:
-            return AzureCredentials("sas", named.sas)
-    identity: Identity | None = None
-    if options.client_secret is not None:
-        identity = "client_secret"
-    elif options.use_azure_cli:
-        identity = "azure_cli"
-    elif options.federated_token_file is not None:
-        identity = "workload_identity"
-    elif options.object_id or options.msi_resource_id:
-        identity = "managed_identity"
-    if identity is not None:
-        return AzureCredentials("identity", credential=AzureIdentity(identity, options))
+        parts = parse_connection_string(options.connection_string)
+        if parts.key is not None:
+            return AzureCredentials("key", parts.key)
+        if parts.sas is not None:
+            return AzureCredentials("sas", parts.sas)
+    identities: dict[Identity, object] = {
+        "client_secret": options.client_secret,
+        "azure_cli": options.use_azure_cli,
+        "workload_identity": options.federated_token_file,
+        "managed_identity": options.object_id or options.msi_resource_id,
+    }
+    for identity, named in identities.items():
+        if named:
+            return AzureCredentials("identity", credential=AzureIdentity(identity, options))
     if options.use_emulator and endpoint.account == EMULATOR_ACCOUNT:
         return AzureCredentials("key", EMULATOR_KEY)
     return None

@@ -126,8 +126,8 @@ async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> 
 # --- XML -------------------------------------------------------------------------------------------------------------
 
 
-def parse_xml_listing(body: bytes, root: str) -> Element:
-    """Parse a page of a listing whose root element is `root`, in any namespace.
+def parse_xml(body: bytes, root: str) -> Element:
+    """Parse a page of a listing, or another document, whose root element is `root`, in any namespace.
 
     The document is bounded, and may have no declarations that could expand entities or fetch documents.
 

@@ -49,13 +49,8 @@ class GcsOptions:
     @property
     def payer(self) -> str | None:
         """The project that pays for the requests, or None if the bucket's owner pays."""
-        return (
-            self.requester_pays
-            if isinstance(self.requester_pays, str)
-            else self.project
-            if self.requester_pays
-            else None
-        )
+        pays = self.requester_pays
+        return pays if isinstance(pays, str) else self.project if pays else None
 
 
 GCS_TABLE = OptionTable(
@@ -75,9 +70,8 @@ GCS_TABLE = OptionTable(
     ),
 )
 
-_OTHER_CREDENTIALS = ("service_account", "application_credentials", "service_account_key", "bearer_token")
-
 _PATHS = ("service_account", "application_credentials")
+_OTHER_CREDENTIALS = (*_PATHS, "service_account_key", "bearer_token")
 
 
 def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -39,24 +39,17 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
         raise StoreError("the server's listing is not valid JSON", retryable=True) from error
     if not isinstance(page, dict):
         raise listing_error("is not a JSON object")
-    token = page.get("nextPageToken") or ""
+    token, items, prefixes = page.get("nextPageToken") or "", page.get("items") or [], page.get("prefixes") or []
     if not isinstance(token, str):
         raise listing_error("has an invalid token")
-    entries = [_entry(item, item["name"]) for item in _items(page) if is_key(item["name"], prefix)]
-    prefixes = page.get("prefixes") or []
-    if not isinstance(prefixes, list) or not all(isinstance(name, str) for name in prefixes):
-        raise listing_error("has invalid prefixes")
-    return ListingPage(entries, [name for name in prefixes if is_key(name.removesuffix("/"), prefix)], token)
-
-
-def _items(page: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    items = page.get("items") or []
     if not isinstance(items, list):
         raise listing_error("has invalid items")
-    for item in items:
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise listing_error("has an item without a name")
-        yield item
+    if not isinstance(prefixes, list) or not all(isinstance(name, str) for name in prefixes):
+        raise listing_error("has invalid prefixes")
+    if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items):
+        raise listing_error("has an item without a name")
+    entries = [_entry(item, item["name"]) for item in items if is_key(item["name"], prefix)]
+    return ListingPage(entries, [name for name in prefixes if is_key(name.removesuffix("/"), prefix)], token)
 
 
 def _entry(item: Mapping[str, Any], name: str) -> Entry:

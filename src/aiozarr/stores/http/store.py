@@ -231,15 +231,11 @@ class FullObjectCache:
         size = memoryview(response.body).nbytes
         if resolve_range(size, expectation.range) == (0, size):
             return
-        room = MAX_CUT_BYTES
         responses = {name: each for name, each in self.responses.items() if name != key} | {key: response}
-        fitting: dict[str, Response] = {}
-        for name, each in reversed(responses.items()):
-            room -= memoryview(each.body).nbytes
-            if room < 0 or len(fitting) == MAX_OBJECTS:
-                break
-            fitting[name] = each
-        self.responses = dict(reversed(fitting.items()))
+        sizes = {name: memoryview(each.body).nbytes for name, each in responses.items()}
+        while len(sizes) > MAX_OBJECTS or sum(sizes.values()) > MAX_CUT_BYTES:
+            del sizes[next(iter(sizes))]
+        self.responses = {name: responses[name] for name in sizes}
 
     def clear(self) -> None:
         """Remove all responses."""

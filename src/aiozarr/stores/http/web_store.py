@@ -181,33 +181,21 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
     def _expectation(self, range: ByteRange | None, if_match: Version | None, max_bytes: int | None) -> Expectation:
         if range is None and if_match is None:
             return _whole_object(self._client.keep_encoding, max_bytes)
-        expectation = Expectation(
-            # HTTP cannot express an empty range: its first byte is requested, and dropped.
-            _FIRST_BYTE if range is not None and range.length == 0 else range,
-            None if if_match is None else if_match.etag,
-            MAX_VALUE_BYTES if max_bytes is None else max_bytes,
-            keep_encoding=self._client.keep_encoding,
-        )
+        expectation = Expectation(range, keep_encoding=self._client.keep_encoding)
+        if max_bytes is not None:
+            expectation.max_bytes = max_bytes
         if range is not None and range.length == 0:
-            expectation.max_bytes = max(1, expectation.max_bytes)
+            # HTTP cannot express an empty range: its first byte is requested, and dropped.
+            expectation.range, expectation.max_bytes = _FIRST_BYTE, max(1, expectation.max_bytes)
         if if_match is not None:
-            expectation.generation = if_match.generation
+            expectation.etag, expectation.generation = if_match.etag, if_match.generation
         return expectation
 
     async def _fetch_tail(
         self, key: str, suffix: Suffix, if_match: Version | None, max_bytes: int | None
     ) -> Value | None:
         """Fetch the last bytes from a server without suffix ranges."""
-
-        async def stat() -> Entry | None:
-            entry = await self.stat(key)
-            if entry is None:
-                return None
-            if if_match is not None and entry.version != if_match:
-                raise ChangedError("the object was replaced")
-            if entry.size is None:
-                raise StoreError("the end of the object was not found: the server reports no size")
-            return entry
+        no_size = StoreError("the end of the object was not found: the server reports no size")
 
         async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
             try:
@@ -217,19 +205,15 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
                 raise
 
         with self._located(key, suffix):
-            return await fetch_tail(suffix, stat, fetch, if_match=if_match)
+            return await fetch_tail(suffix, lambda: self._sized_entry(key, if_match, no_size), fetch, if_match=if_match)
 
     async def _fetch_by_size(
         self, key: str, range: ByteRange, if_match: Version | None, expectation: Expectation, error: StoreError
     ) -> Value | None:
         """Return the bytes of a range that reaches beyond the object's end, by its size; raise `error` without one."""
-        entry = await self._stat(key)
-        if entry is None:
+        entry = await self._sized_entry(key, if_match, error)
+        if entry is None or entry.size is None:
             return None
-        if if_match is not None and entry.version != if_match:
-            raise ChangedError("the object was replaced", status=error.status)
-        if entry.size is None:
-            raise error
         start, stop = resolve_range(entry.size, range)
         if start >= stop:
             return Value(b"", entry.version, entry.size)
@@ -243,6 +227,15 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             value = self._value(expectation, response, resolved)
             return replace(value, size=entry.size)
         raise self._client.error(response)
+
+    async def _sized_entry(self, key: str, if_match: Version | None, error: StoreError) -> Entry | None:
+        """Return size and version of the object; raise `error` if the server reports no size."""
+        entry = await self._stat(key)
+        if entry is not None and if_match is not None and entry.version != if_match:
+            raise ChangedError("the object was replaced", status=error.status)
+        if entry is not None and entry.size is None:
+            raise error
+        return entry
 
     def _value(self, expectation: Expectation, response: Response, range: ByteRange | None) -> Value:
         accept = response.action
@@ -277,25 +270,20 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
 
     async def _stat(self, key: str) -> Entry | None:
         """Send a HEAD, or a GET for the first byte if a HEAD is refused or does not have the answer."""
-        if not self._client.head_identifies_missing:
-            return await self._stat_by_first_byte(key)
-        response = await self._client.request("HEAD", self._client_key(key), Expectation(head=True))
-        if isinstance(response.action, Accept):
-            if response.action.size is None:
-                return await self._stat_by_first_byte(key)
-            return Entry(key, response.action.size, self._client.version(response.headers))
-        if response.status in HEAD_REFUSED:
-            return await self._stat_by_first_byte(key)
-        if response.status == 404 and self._client.is_missing(response):
-            return None
-        raise self._client.error(response)
-
-    async def _stat_by_first_byte(self, key: str) -> Entry | None:
+        head, name = Expectation(head=True), self._client_key(key)
+        if self._client.head_identifies_missing:
+            response = await self._client.request("HEAD", name, head)
+            action = response.action
+            if response.status not in HEAD_REFUSED and not (isinstance(action, Accept) and action.size is None):
+                return self._entry(key, head, response)
         expectation = Expectation(_FIRST_BYTE, keep_encoding=self._client.keep_encoding)
-        response = await self._client.request("GET", self._client_key(key), expectation)
+        response = await self._client.request("GET", name, expectation)
         if response.status == 416 and not self._client.head_identifies_missing:  # the object is empty
-            expectation = Expectation(head=True)
-            response = await self._client.request("HEAD", self._client_key(key), expectation)
+            return self._entry(key, head, await self._client.request("HEAD", name, head))
+        return self._entry(key, expectation, response)
+
+    def _entry(self, key: str, expectation: Expectation, response: Response) -> Entry | None:
+        """Return size and version of `key` from a response to a HEAD, or to a GET for its first byte."""
         if isinstance(response.action, Accept):
             value = self._value(expectation, response, _FIRST_BYTE)
             return Entry(key, value.size, value.version)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote_plus
-from xml.etree.ElementTree import Element, ParseError, XMLParser, fromstring
+from xml.etree.ElementTree import Element
 
 from aiozarr.errors import StoreError
 from aiozarr.http1.connection import Response
@@ -17,7 +17,6 @@ from aiozarr.http1.url import REDIRECTS
 from aiozarr.model import UPLOAD_RECORD_PREFIX, Entry
 from aiozarr.stores.bucket.bucket_client import ALGORITHMS, PAGE_SIZE, BodyChecksum
 from aiozarr.stores.bucket.listing import (
-    MAX_TAGS,
     ListingPage,
     child_texts,
     etag_version,
@@ -25,7 +24,7 @@ from aiozarr.stores.bucket.listing import (
     listing_error,
     local_name,
     parse_size,
-    parse_xml_listing,
+    parse_xml,
 )
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import error_for
@@ -47,7 +46,7 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
     Raises:
         StoreError: it is not valid.
     """
-    root = parse_xml_listing(body, "ListBucketResult")
+    root = parse_xml(body, "ListBucketResult")
     fields = child_texts(root)
     # Some servers do not support encoded names, and send them as they are.
     is_encoded = fields.get("EncodingType") == "url"
@@ -99,15 +98,12 @@ _STATUS_OF = {
 
 def parse_document(response: Response, name: str) -> Element | None:
     """Return the root `name` of a result, or None if the response has another body, such as that of an error."""
-    body = bytes(response.body)
-    # As in `parse_xml_listing`: no declarations, in any encoding, and no more tags than results have.
-    if response.status != 200 or b"<!DOCTYPE" in body or b"\0" in body or body.count(b"<") > MAX_TAGS:
+    if response.status != 200:
         return None
     try:
-        root = fromstring(body.strip(), XMLParser(encoding="utf-8"))  # S3 may send spaces while it works
-    except (ParseError, ValueError, LookupError):
+        return parse_xml(bytes(response.body).strip(), name)  # S3 may send spaces while it works
+    except StoreError:
         return None
-    return root if local_name(root) == name else None
 
 
 def parse_result(response: Response, name: str) -> dict[str, str] | None:
@@ -186,14 +182,9 @@ _WRONG = re.compile(
 
 def region_in(headers: Headers, document: str) -> str | None:
     """Return the region that a response names, or None."""
-    region = headers.get(b"x-amz-bucket-region", b"").decode("latin-1")
-    if not region:
-        found = _IN_DOCUMENT.search(document)
-        region = "" if found is None else found[1]
-    if not region:
-        location = headers.get(b"location", b"").decode("latin-1")
-        found = _IN_HOST.search(location) or _IN_HOST.search(document)
-        region = "" if found is None else found[1]
+    location = headers.get(b"location", b"").decode("latin-1")
+    found = _IN_DOCUMENT.search(document) or _IN_HOST.search(location) or _IN_HOST.search(document)
+    region = headers.get(b"x-amz-bucket-region", b"").decode("latin-1") or (found[1] if found else "")
     return region if _REGION.fullmatch(region) else None
 
 

@@ -85,7 +85,10 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Package:
     [
         (
             {"tenant_id": "t", "client_id": "c", "client_secret": "s", "authority_host": "https://a"},
-            ("ClientSecretCredential", "t", "c", "s", {"authority": "https://a"}),
+            (
+                "ClientSecretCredential",
+                {"tenant_id": "t", "client_id": "c", "client_secret": "s", "authority": "https://a"},
+            ),
         ),
         ({"use_azure_cli": True, "tenant_id": "t"}, ("AzureCliCredential", {"tenant_id": "t"})),
         (
@@ -116,7 +119,7 @@ def test_tokens_of_principals_and_identities_are_got_by_the_package_of_azure(
     [
         (
             {"AZURE_STORAGE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s"},
-            ("ClientSecretCredential", "t", "c", "s", {}),
+            ("ClientSecretCredential", {"tenant_id": "t", "client_id": "c", "client_secret": "s"}),
         ),
         ({"AZURE_FEDERATED_TOKEN_FILE": "/f", "AZURE_CLIENT_ID": "c"}, ("WorkloadIdentityCredential", {})),
         ({"AZURE_USE_AZURE_CLI": "true"}, ("AzureCliCredential", {})),

@@ -12,7 +12,7 @@ from aiozarr.stores.bucket.listing import (
     is_key,
     iterate_pages,
     parse_size,
-    parse_xml_listing,
+    parse_xml,
 )
 
 
@@ -82,9 +82,9 @@ def test_a_size_is_a_number_of_ascii_digits(text: str) -> None:
 )
 def test_a_body_that_is_not_the_listing_is_an_error_that_says_so(body: bytes, fault: str) -> None:
     with pytest.raises(StoreError, match=fault):
-        parse_xml_listing(body, "List")
+        parse_xml(body, "List")
 
 
 def test_a_listing_is_read_in_any_namespace() -> None:
-    element = parse_xml_listing(b'<List xmlns="http://example/2006"><Key>a</Key></List>', "List")
+    element = parse_xml(b'<List xmlns="http://example/2006"><Key>a</Key></List>', "List")
     assert [child.text for child in element] == ["a"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.engine.object_read import MIN_PART_BYTES, NO_SPLIT, first_part, split_limit, split_range
+from aiozarr.schedule.coalesce import MIN_PART_BYTES, NO_SPLIT, first_part, split_limit, split_range
 from aiozarr.settings import Settings
 from aiozarr.testing.fakes import FakeStore
 
