@@ -14,7 +14,7 @@ from aiozarr.stores.option_table import Option, OptionTable
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
 TABLES = {
-    "s3.s3_options": "S3",
+    "s3.address": "S3",
     "gcs.address": "Google Cloud Storage",
     "azure.address": "Azure Blob Storage",
     "http.http_options": "HTTP",

@@ -1,7 +1,7 @@
 """The page of storage options is generated from the option tables."""
 
-from aiozarr.stores.s3 import s3_options
-from aiozarr.stores.s3.s3_options import S3_TABLE
+from aiozarr.stores.s3 import address
+from aiozarr.stores.s3.address import S3_TABLE
 from scripts import make_option_docs
 
 
@@ -11,6 +11,6 @@ def test_the_page_equals_the_output_of_its_script() -> None:
 
 
 def test_every_option_of_s3_has_a_description() -> None:
-    attributes = make_option_docs.attributes_of(s3_options)
+    attributes = make_option_docs.attributes_of(address)
     undescribed = [option.name for option in S3_TABLE.options if not option.about and option.name not in attributes]
     assert undescribed == [], "describe each in S3_TABLE (`about`), or in the docstring of S3Options"

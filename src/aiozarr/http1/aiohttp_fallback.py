@@ -43,17 +43,15 @@ from aiozarr.http1.url import (
     usable_proxy,
 )
 
-_ENVIRONMENT_PROXIES = Proxies()
-
 
 class AiohttpFallback:
     """An aiohttp session of one event loop, for one endpoint."""
 
-    def __init__(self, endpoint: Endpoint, *, keep_encoding: bool = False) -> None:
-        """Open a session; `keep_encoding` says that an encoded body is the value, and is not decoded."""
+    def __init__(self, endpoint: Endpoint, follow_redirects: bool) -> None:
+        """Open a session that follows redirects and decodes encoded bodies, or does neither."""
         self.closed = False
         self._endpoint = endpoint
-        self._keep_encoding = keep_encoding
+        self._follow_redirects = follow_redirects
         self._resolver = _GuardedResolver()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -81,9 +79,8 @@ class AiohttpFallback:
         *,
         headers: Mapping[str, str] | None = None,
         body: memoryview | PieceReader | None = None,
-        repeatable: bool = True,
-        follow_redirects: bool = True,
-        proxies: Proxies = _ENVIRONMENT_PROXIES,
+        repeatable: bool,
+        proxies: Proxies,
         location: str | None = None,
     ) -> Response:
         """Send a request to `address`, and follow its redirects within the rules.
@@ -97,7 +94,6 @@ class AiohttpFallback:
             headers: further headers, without which the request would mean something else; they stay with that origin.
             body: the body, which is sent to `address` only; a request that has one follows no redirect.
             repeatable: whether the body may be sent again if a kept connection turns out to be closed.
-            follow_redirects: False: a redirect is returned as the response.
             proxies: which proxy a request goes through.
             location: the location of a redirect that has come already; the request begins there.
 
@@ -120,7 +116,7 @@ class AiohttpFallback:
                 raise
             except (aiohttp.ClientError, OSError) as error:
                 raise translate(error) from quotable(error)
-            if follow_redirects and body is None and response.status in REDIRECTS:
+            if self._follow_redirects and body is None and response.status in REDIRECTS:
                 location = location_of(response)
             elif chain.visited and response.status == 404:
                 raise StoreError(
@@ -167,7 +163,7 @@ class AiohttpFallback:
                 action = Accept(limit=expectation.max_bytes, size=None, exact=None)
             if expectation.head:
                 return Response(received.status, head, action, b"")
-            is_decoded = isinstance(action, Accept) and not self._keep_encoding
+            is_decoded = isinstance(action, Accept) and self._follow_redirects
             decoder = _decoder_for(head.get(b"content-encoding", b"").decode("latin-1")) if is_decoded else None
             body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
             return Response(received.status, head, action, body)

@@ -22,7 +22,6 @@ from aiozarr.http1.response_check import Expectation, NeedsFallback
 from aiozarr.http1.url import REDIRECTS, Endpoint, Proxies, WebAddress, location_of
 
 if TYPE_CHECKING:
-    from aiozarr.http1.aiohttp_fallback import AiohttpFallback
     from aiozarr.http1.request import PieceReader
 
 
@@ -190,7 +189,6 @@ class EndpointClient:
         ssl_context: ssl.SSLContext | None = None,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         follow_redirects: bool = False,
-        keep_encoding: bool = False,
     ) -> None:
         """Describe the client; nothing is connected before the first request.
 
@@ -199,8 +197,8 @@ class EndpointClient:
             options: limits of its connections.
             ssl_context: how certificates are checked; None: in the default way.
             proxies: which proxy a request goes through.
-            follow_redirects: send a request on to where the server redirects it, and decode encoded bodies.
-            keep_encoding: an encoded body is the value as it was stored, also behind a proxy.
+            follow_redirects: send a request on to where the server redirects it, and decode encoded bodies. Otherwise
+                an encoded body is the value as it was stored.
         """
         self._address = address
         self.endpoint = Endpoint(
@@ -215,7 +213,6 @@ class EndpointClient:
         self._proxies = proxies
         self.proxied = proxies.choose(address) is not None
         self._follow_redirects = follow_redirects
-        self._keep_encoding = keep_encoding
         self._current: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     async def send(self, request: Request) -> Response:
@@ -276,7 +273,12 @@ class EndpointClient:
         return current[1]
 
     async def _send_by_fallback(self, request: Request, location: str | None = None) -> Response:
-        return await self._fallback().send(
+        # imports aiohttp, which is slow and seldom needed
+        from aiozarr.http1.aiohttp_fallback import AiohttpFallback
+
+        key = ("aiohttp", self._follow_redirects, self.endpoint)
+        fallback = acquire(self, key, lambda loop: AiohttpFallback(self.endpoint, self._follow_redirects))
+        return await fallback.send(
             request.method,
             self._address,
             request.target,
@@ -285,17 +287,9 @@ class EndpointClient:
             headers=request.headers,
             body=request.body,
             repeatable=is_repeatable(request),
-            follow_redirects=self._follow_redirects,
             proxies=self._proxies,
             location=location,
         )
-
-    def _fallback(self) -> AiohttpFallback:
-        from aiozarr.http1.aiohttp_fallback import AiohttpFallback  # imports aiohttp, which is slow and seldom needed
-
-        keep = self._keep_encoding
-        key = ("aiohttp", keep, self.endpoint)
-        return acquire(self, key, lambda loop: AiohttpFallback(self.endpoint, keep_encoding=keep))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop that no other client uses."""

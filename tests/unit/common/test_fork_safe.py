@@ -22,7 +22,7 @@ from aiozarr.stores.fsspec.file_system_calls import _path_locks
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
-from aiozarr.stores.s3.s3_options import S3Options
+from aiozarr.stores.s3.address import S3Options
 from aiozarr.stores.s3.credentials import FoundCredentials
 from aiozarr.stores.zip.archive import open_archives
 

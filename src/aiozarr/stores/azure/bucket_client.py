@@ -74,7 +74,7 @@ class AzureBucketClient(BucketClient):
         self.origin = (endpoint.endpoint, credentials.fingerprint())
         self.identity = ("azure", endpoint.base, credentials.fingerprint())
         self._endpoint = endpoint
-        self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self.sender = EndpointClient(endpoint.web, options)
         self._web = endpoint.web
         if credentials.credential is None:
             self.tokens = TokenSource(credentials.secret if credentials.kind == "token" else "")
@@ -110,6 +110,8 @@ class AzureBucketClient(BucketClient):
         body: memoryview | BodyReader | None = None,
     ) -> Request:
         """Return a request whose meaning is in `query`, without the signature. Without a key, it is for a listing."""
+        if self._endpoint.secondary and method in ("PUT", "DELETE"):
+            raise UnsupportedOperationError("the secondary region of an account can only be read")
         signature = self._signature(_PERMISSIONS[method] if key else "l")
         target = f"{self._web.path}/{quote_key(key)}" if key else self._web.path
         if query or signature:
@@ -177,7 +179,6 @@ class AzureBucketClient(BucketClient):
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
-        self._check_writeable()
         try:
             return await super().put(key, data, precondition)
         except StoreError as error:
@@ -240,7 +241,6 @@ class AzureBucketClient(BucketClient):
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
         assert isinstance(source, AzureBucketClient)
-        self._check_writeable()
         if size > MAX_COPY_BYTES:
             raise UnsupportedOperationError(f"the server copies up to {MAX_COPY_BYTES} bytes at once, not {size}")
         etag = None if if_match is None or if_match.weak else if_match.etag
@@ -261,18 +261,10 @@ class AzureBucketClient(BucketClient):
             return self.version(response.headers)
         raise self.copy_error(response)
 
-    async def delete(self, key: str) -> None:
-        self._check_writeable()
-        await super().delete(key)
-
     def has_deleted(self, response: Response) -> bool:
         # The key of a folder, which is not a value.
         is_folder = response.headers.get(b"x-ms-error-code") == b"DirectoryIsNotEmpty"
         return is_folder or super().has_deleted(response)
-
-    def _check_writeable(self) -> None:
-        if self._endpoint.secondary:
-            raise UnsupportedOperationError("the secondary region of an account can only be read")
 
     # --- listing -------------------------------------------------------------------------------------------------
 

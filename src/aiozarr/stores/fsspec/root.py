@@ -22,7 +22,7 @@ from aiozarr.stores.fsspec.instances import (
 )
 from aiozarr.stores.gcs.address import GCS_TABLE
 from aiozarr.stores.option_table import OptionTable, same_protocols
-from aiozarr.stores.s3.s3_options import S3_TABLE
+from aiozarr.stores.s3.address import S3_TABLE
 
 _TABLES: dict[str, OptionTable] = {
     **dict.fromkeys(("s3", "s3a"), S3_TABLE),

@@ -57,7 +57,7 @@ class GcsBucketClient(BucketClient):
         self.origin = (endpoint.web.origin, account)
         self.identity = ("gs", endpoint.web.shown, bucket, account)
         self.tokens = make_source(options, source)
-        self.sender = EndpointClient(endpoint.web, options, keep_encoding=True)
+        self.sender = EndpointClient(endpoint.web, options)
         self._payer = options.payer
         self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
         self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.google else None)

@@ -195,16 +195,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         self, key: str, suffix: Suffix, if_match: Version | None, max_bytes: int | None
     ) -> Value | None:
         """Fetch the last bytes from a server without suffix ranges."""
-
-        async def stat() -> Entry | None:
-            entry = await self.stat(key)
-            if entry is None:
-                return None
-            if if_match is not None and entry.version != if_match:
-                raise ChangedError("the object was replaced")
-            if entry.size is None:
-                raise StoreError("the end of the object was not found: the server reports no size")
-            return entry
+        no_size = StoreError("the end of the object was not found: the server reports no size")
 
         async def fetch(tail: ByteRange, version: Version | None) -> Value | None:
             try:
@@ -214,19 +205,15 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
                 raise
 
         with self._located(key, suffix):
-            return await fetch_tail(suffix, stat, fetch, if_match=if_match)
+            return await fetch_tail(suffix, lambda: self._sized_entry(key, if_match, no_size), fetch, if_match=if_match)
 
     async def _fetch_by_size(
         self, key: str, range: ByteRange, if_match: Version | None, expectation: Expectation, error: StoreError
     ) -> Value | None:
         """Return the bytes of a range that reaches beyond the object's end, by its size; raise `error` without one."""
-        entry = await self._stat(key)
-        if entry is None:
+        entry = await self._sized_entry(key, if_match, error)
+        if entry is None or entry.size is None:
             return None
-        if if_match is not None and entry.version != if_match:
-            raise ChangedError("the object was replaced", status=error.status)
-        if entry.size is None:
-            raise error
         start, stop = resolve_range(entry.size, range)
         if start >= stop:
             return Value(b"", entry.version, entry.size)
@@ -240,6 +227,15 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             value = self._value(expectation, response, resolved)
             return replace(value, size=entry.size)
         raise self._client.error(response)
+
+    async def _sized_entry(self, key: str, if_match: Version | None, error: StoreError) -> Entry | None:
+        """Return size and version of the object; raise `error` if the server reports no size."""
+        entry = await self._stat(key)
+        if entry is not None and if_match is not None and entry.version != if_match:
+            raise ChangedError("the object was replaced", status=error.status)
+        if entry is not None and entry.size is None:
+            raise error
+        return entry
 
     def _value(self, expectation: Expectation, response: Response, range: ByteRange | None) -> Value:
         accept = response.action

@@ -42,13 +42,15 @@ from aiozarr.stores.http.object_client import (
 )
 from aiozarr.stores.s3.address import (
     NOTHING_CONFIGURED,
+    UPLOAD_OPTIONS,
     S3Endpoint,
+    S3Options,
     Source,
     find_endpoint,
     find_region,
     find_source,
     parse_url,
-    sends_found_credentials_openly,
+    s3_options,
 )
 from aiozarr.stores.s3.credentials import has_files, make_source, read_configured
 from aiozarr.stores.s3.messages import (
@@ -72,7 +74,6 @@ from aiozarr.stores.s3.region_client import (
     canonical_query,
     fetch_region,
 )
-from aiozarr.stores.s3.s3_options import UPLOAD_OPTIONS, S3Options, s3_options
 
 MAX_PUT_BYTES = 5 << 30
 """The most that S3 takes in one request."""
@@ -135,7 +136,8 @@ class S3BucketClient(BucketClient):
         self.origin = (endpoint.web.origin, self._credentials_fingerprint())
         self.identity = ("s3", endpoint.web.origin, bucket, self._credentials_fingerprint())
         self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.aws else None)
-        if sends_found_credentials_openly(endpoint, options, self._origin):
+        is_found = self._origin in ("environment", "profile", "chain")
+        if is_found and options.endpoint_url is not None and endpoint.web.exposed:
             warnings.warn(
                 f"credentials that were found, not given, sign requests to {endpoint.web.origin} without TLS",
                 stacklevel=5,

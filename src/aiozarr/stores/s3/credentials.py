@@ -10,9 +10,8 @@ from typing import Any
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.bucket.token_source import TokenSource
-from aiozarr.stores.s3.address import S3Configuration, Source
+from aiozarr.stores.s3.address import S3Configuration, S3Options, Source
 from aiozarr.stores.s3.region_client import ANONYMOUS, S3Credentials
-from aiozarr.stores.s3.s3_options import S3Options
 
 REUSE_SECONDS = 1800.0
 """Found credentials count as expired after this time, if they do not expire sooner."""

@@ -21,9 +21,8 @@ from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies, custom_ssl_context
 from aiozarr.stores.http.object_client import ServerClock
-from aiozarr.stores.s3.address import S3Endpoint
+from aiozarr.stores.s3.address import S3Endpoint, S3Options
 from aiozarr.stores.s3.messages import region_in
-from aiozarr.stores.s3.s3_options import S3Options
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 
@@ -181,9 +180,7 @@ class S3RegionClient:
         self.template = RequestTemplate(web.authority, {})
         self.unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
         context = ssl_context_of(options) if web.secure else None
-        self.sender = EndpointClient(
-            web, options, ssl_context=context, proxies=Proxies(options.proxy), keep_encoding=True
-        )
+        self.sender = EndpointClient(web, options, ssl_context=context, proxies=Proxies(options.proxy))
         self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
 

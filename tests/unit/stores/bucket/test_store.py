@@ -24,8 +24,7 @@ from aiozarr.http1.response_check import Expectation
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
 from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
 from aiozarr.stores.bucket.store import ObjectStore
-from aiozarr.stores.s3.address import S3Endpoint
-from aiozarr.stores.s3.s3_options import S3Options
+from aiozarr.stores.s3.address import S3Endpoint, S3Options
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -9,7 +9,7 @@ from aiozarr.stores.azure.address import azure_options
 from aiozarr.stores.gcs.address import gcs_options
 from aiozarr.stores.http.http_options import HTTPOptions, http_options
 from aiozarr.stores.option_table import OptionTable
-from aiozarr.stores.s3.s3_options import S3Options, s3_options
+from aiozarr.stores.s3.address import S3Options, s3_options
 
 OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "s3": s3_options,

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.stores.azure.address import azure_options
 from aiozarr.stores.gcs.address import gcs_options
-from aiozarr.stores.s3.s3_options import s3_options
+from aiozarr.stores.s3.address import s3_options
 
 
 def test_numbers_and_bools_of_numpy_are_numbers_and_bools() -> None:

@@ -15,7 +15,7 @@ import s3fs
 from obstore.store import S3Store
 
 from aiozarr.stores.option_table import Option
-from aiozarr.stores.s3.s3_options import S3_TABLE, S3Options, s3_options
+from aiozarr.stores.s3.address import S3_TABLE, S3Options, s3_options
 from tests.support.upstream_names import fields_of
 
 

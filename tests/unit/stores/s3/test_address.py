@@ -1,18 +1,21 @@
 """Where a bucket is and as whom it is asked: options and environment."""
 
+import warnings
 from typing import Any
 
 import pytest
 
 from aiozarr.errors import InvalidKeyError
+from aiozarr.stores import ObjectStore
 from aiozarr.stores.s3.address import (
+    NOTHING_CONFIGURED,
+    S3Options,
     Source,
     find_endpoint,
     find_source,
     parse_url,
-    sends_found_credentials_openly,
+    s3_options,
 )
-from aiozarr.stores.s3.s3_options import S3Options, s3_options
 
 
 def test_a_url_names_bucket_and_root() -> None:
@@ -210,10 +213,14 @@ def test_credentials_are_looked_for_in_the_order_of_the_clouds_own_tools(
     ],
 )
 def test_found_credentials_sent_without_tls_to_a_named_server_are_noticed(
-    endpoint: str, source: Source, openly: bool
+    endpoint: str, source: Source, openly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = S3Options(endpoint_url=endpoint)
-    assert sends_found_credentials_openly(find_endpoint("bkt", options, {}), options, source) is openly
+    monkeypatch.setattr("aiozarr.stores.s3.bucket_client.find_source", lambda *_: source)
+    monkeypatch.setattr("aiozarr.stores.s3.bucket_client.read_configured", lambda _: NOTHING_CONFIGURED)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ObjectStore("s3://bkt", endpoint_url=endpoint)
+    assert any("without TLS" in str(warning.message) for warning in caught) is openly
 
 
 @pytest.mark.parametrize(

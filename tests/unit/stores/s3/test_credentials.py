@@ -21,13 +21,13 @@ from aiozarr.stores.bucket import token_source
 from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.bucket.token_source import RENEW_BEFORE_SECONDS
 from aiozarr.stores.s3 import credentials
+from aiozarr.stores.s3.address import S3Options
 from aiozarr.stores.s3.credentials import (
     REUSE_SECONDS,
     FoundCredentials,
     has_files,
     read_configured,
 )
-from aiozarr.stores.s3.s3_options import S3Options
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 from tests.support.servers.moto import LocalS3

@@ -173,8 +173,8 @@ async def test_a_server_that_sends_to_a_region_in_a_header_gets_requests_signed_
 
 
 async def test_a_region_is_asked_for_by_an_unsigned_head_of_the_bucket(server: FaultServer) -> None:
+    from aiozarr.stores.s3.address import S3Options
     from aiozarr.stores.s3.region_client import fetch_region
-    from aiozarr.stores.s3.s3_options import S3Options
 
     place = S3Endpoint("bkt", f"{server.url}/bkt", "us-east-1", True, False)
     server.script = lambda request, reply: Reply(403, (("x-amz-bucket-region", "sa-east-1"),))

@@ -11,10 +11,9 @@ import pytest
 from botocore.awsrequest import AWSRequest
 
 from aiozarr.http1.request import quote_key
-from aiozarr.stores.s3.address import find_endpoint
+from aiozarr.stores.s3.address import S3Options, find_endpoint
 from aiozarr.stores.s3.messages import listing_query
 from aiozarr.stores.s3.region_client import ANONYMOUS, SAME_MOMENT_SECONDS, S3Credentials, Signer, canonical_query
-from aiozarr.stores.s3.s3_options import S3Options
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 ARN = "arn:aws:s3:us-west-2:123456789012:accesspoint/my-point"
