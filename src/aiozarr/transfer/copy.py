@@ -171,17 +171,9 @@ async def copy(
             objects: ObjectSource | None = None
             if listing is None:
                 source_store, objects = await _by_metadata(engine, source_store, select or {}, settings, outer)
-            operation = CopyOperation(
-                engine,
-                source_store,
-                destination_store,
-                rules,
-                settings=settings,
-                report=report,
-                progress=report_progress,
-                objects=objects,
-                listing=listing,
-            )
+            policy = CopyPolicy(verify, may_be_missing=objects is not None)
+            copier = ObjectCopier(engine, source_store, destination_store, policy, settings=settings, report=report)
+            operation = CopyOperation(copier, rules, progress=report_progress, objects=objects, listing=listing)
             return await operation.run()
 
     with shown_progress(progress, "copying") as shown:
