@@ -105,18 +105,13 @@ def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
         TypeError: they are no real numbers.
     """
     if values.dtype.kind in "mM":
-        missing = np.isnat(values)
-        floats = values.astype("i8").astype(float)
-        floats[missing] = np.nan
-        return floats
-    if values.dtype.kind not in "biuf":
-        try:
-            if values.dtype.kind in "cSUO" or values.dtype.names:
-                raise TypeError
-            floats = values.astype(float)
-        except (TypeError, ValueError):
-            raise TypeError(f"values of type {values.dtype} cannot be drawn; real numbers and times can") from None
-    floats = values.astype(float)
+        return np.where(np.isnat(values), np.nan, values.astype("i8").astype(float))
+    try:
+        if values.dtype.kind in "cSUO" or values.dtype.names:
+            raise TypeError
+        floats = values.astype(float)
+    except (TypeError, ValueError):
+        raise TypeError(f"values of type {values.dtype} cannot be drawn; real numbers and times can") from None
     floats[~np.isfinite(floats)] = np.nan
     return floats
 

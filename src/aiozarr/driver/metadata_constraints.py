@@ -6,7 +6,7 @@ constraints in the terms of specs, and as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,6 +173,16 @@ def _attributes(value: JSON, path: str) -> tuple[Mapping[str, JSON], Units | Non
     return attributes, units
 
 
+_COMPARED: dict[str, tuple[str, Callable[[Any], JSON]]] = {
+    "data_type": ("data_type", DataType.to_json),
+    "shape": ("shape", list),
+    "chunk_shape": ("chunk_grid.configuration.chunk_shape", list),
+    "chunk_key_encoding": ("chunk_key_encoding", KeyEncoding.to_json),
+    "dimension_names": ("dimension_names", list),
+}
+"""The constraints that stored metadata must equal, with the member and the form in which they are compared."""
+
+
 def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     """Check the constraints on the document.
 
@@ -182,26 +192,17 @@ def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     Raises:
         SpecConflictError: one is not satisfied.
     """
-    if metadata.data_type is not None:
-        _equal("metadata.data_type", metadata.data_type.to_json(), facts.data_type.to_json())
+    for name, (member, render) in _COMPARED.items():
+        wanted = getattr(metadata, name)
+        if wanted is not None:
+            _equal(f"metadata.{member}", render(wanted), render(getattr(facts, name)))
     if metadata.fill_value is not None and not same_bits(metadata.fill_value, facts.fill_value):
-        expected = fill_json(metadata.fill_value, facts.data_type)
-        raise mismatch("metadata.fill_value", expected, facts.fill_json)
-    if metadata.shape is not None:
-        _equal("metadata.shape", list(metadata.shape), list(facts.shape))
-    if metadata.chunk_shape is not None:
-        member = "metadata.chunk_grid.configuration.chunk_shape"
-        _equal(member, list(metadata.chunk_shape), list(facts.chunk_shape))
-    if metadata.chunk_key_encoding is not None:
-        encoding = facts.chunk_key_encoding
-        _equal("metadata.chunk_key_encoding", metadata.chunk_key_encoding.to_json(), encoding.to_json())
+        raise mismatch("metadata.fill_value", fill_json(metadata.fill_value, facts.data_type), facts.fill_json)
     if metadata.codecs is not None:
         facts.codecs.merged(metadata.codecs, "metadata.codecs", strict=True)
-    if metadata.dimension_names is not None:
-        _equal("metadata.dimension_names", list(metadata.dimension_names), list(facts.dimension_names))
     _contained("metadata.attributes", metadata.attributes, facts.attributes)
-    for wanted, found in zip(metadata.dimension_units or (), facts.units, strict=False):
-        if wanted is not None and wanted != found:
+    for unit, found in zip(metadata.dimension_units or (), facts.units, strict=False):
+        if unit is not None and unit != found:
             expected = render_units(metadata.dimension_units or ())
             raise mismatch(f"metadata.attributes.{UNITS}", expected, render_units(facts.units))
     _contained("metadata", metadata.extra, facts.extra)
