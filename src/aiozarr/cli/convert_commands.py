@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiozarr.cli.command_group import option_text
-from aiozarr.cli.copy_commands import RESUME_ADVICE, RESUME_COMMAND, plain_lines, print_planned
+from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume, plain_lines, print_planned
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
@@ -140,7 +140,7 @@ def convert(
         plan = run(lambda: conversion.plan_conversion(src, dst, **keywords))
         out.record(_plan_record(plan), str(plan))
         return
-    with _executor(workers) as executor, _interruptible(), out.progress("converting") as progress:
+    with _executor(workers) as executor, advising_resume(), out.progress("converting") as progress:
         report = run(
             lambda: conversion.convert(
                 src,
@@ -177,7 +177,7 @@ def migrate(
     """
     from aiozarr import conversion
 
-    with _executor(workers) as executor, _interruptible(), out.progress("migrating") as progress:
+    with _executor(workers) as executor, advising_resume(), out.progress("migrating") as progress:
         report = run(
             lambda: conversion.migrate(
                 target,
@@ -209,15 +209,6 @@ def _executor(workers: int | None) -> Iterator[Executor | None]:
         pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
-        raise
-
-
 def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
     names = ("source", "destination", "arrays", "groups", "max_memory", "nbytes", "bytes_read", "requests")
     record = {"type": "plan", **{name: getattr(plan, name) for name in names}}
@@ -234,8 +225,6 @@ def _print_report(report: ConversionReport, out: Output) -> None:
     out.say(plain_lines(str(report)))
     if report.failed:
         out.say(f"what was converted remains: {RESUME_COMMAND}")
-    if out.quiet:
-        for region, error in report.failed:
+        for region, error in report.failed if out.quiet else ():
             out.complain(plain_lines(f"{region}: {error}"))
-    if report.failed:
         sys.exit(PARTIAL)

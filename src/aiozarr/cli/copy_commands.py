@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,11 +14,19 @@ from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, bytes_text, output_options, plain
 from aiozarr.cli.selections import select_option
-from aiozarr.cli.targets import StorageOptions, TargetOptions, copy_store_options, key_in, parent_and_key, run
+from aiozarr.cli.targets import (
+    StorageOptions,
+    TargetOptions,
+    copy_store_options,
+    exclude_option,
+    include_option,
+    key_in,
+    parent_and_key,
+    run,
+)
 from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
 
 if TYPE_CHECKING:
-    from aiozarr.engine import ScheduledStore
     from aiozarr.model import Entry
     from aiozarr.settings import Settings
     from aiozarr.transfer import CopyReport
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
 OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
 """The options that the copy of one object has."""
 RESUME_COMMAND = "the same command with --resume continues"
-RESUME_ADVICE = f"interrupted; {RESUME_COMMAND}"
 
 
 def _copy_options(function: Any) -> Any:
@@ -35,8 +43,8 @@ def _copy_options(function: Any) -> Any:
 
 
 _COPY_OPTIONS = (
-    click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated."),
-    click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated."),
+    include_option,
+    exclude_option,
     click.option("--resume", is_flag=True, help="Continue an interrupted copy: what it has copied is skipped."),
     click.option(
         "--verify",
@@ -122,10 +130,8 @@ def _copy(
         select = _named(select, src, source)
     options |= {"verify": chosen, "select": select}
     try:
-        report = _copy_store(src, dst, options, source, destination, settings, out)
-    except KeyboardInterrupt as error:
-        error.advice = RESUME_ADVICE  # type: ignore[attr-defined]
-        raise
+        with advising_resume():
+            report = _copy_store(src, dst, options, source, destination, settings, out)
     except CopyError as error:
         if error.failed:
             error.add_note(f"what was copied remains: {RESUME_COMMAND}")
@@ -134,6 +140,16 @@ def _copy(
     if report.failed:
         out.say(f"what was copied remains: {RESUME_COMMAND}")
         sys.exit(PARTIAL)
+
+
+@contextmanager
+def advising_resume() -> Iterator[None]:
+    """Add to an interruption that --resume continues the command."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.advice = f"interrupted; {RESUME_COMMAND}"  # type: ignore[attr-defined]
+        raise
 
 
 def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[str, Any]:
@@ -198,7 +214,7 @@ async def _copy_object(
     settings: Settings,
 ) -> CopyReport:
     """Copy one object to `dst`, or into it."""
-    from aiozarr.cli.targets import with_store
+    from aiozarr.cli.targets import opened
     from aiozarr.engine import current_engine
     from aiozarr.transfer.copy import copy_one
     from aiozarr.transfer.copy_rules import CopyRules
@@ -208,14 +224,12 @@ async def _copy_object(
     engine = current_engine()
     assert engine is not None, "runs on the I/O thread"
 
-    async def copy_from(source: ScheduledStore) -> CopyReport:
-        async def copy_to(target: ScheduledStore) -> CopyReport:
-            key = entry.key.rpartition("/")[2] if is_folder else key_in(target.store, dst, name)
-            return await copy_one(engine, source.store, entry, target.store, key, rules, settings)
-
-        return await with_store(dst if is_folder else location, destination, copy_to, settings)
-
-    return await with_store(parent_and_key(src)[0], source, copy_from, settings)
+    async with (
+        opened(parent_and_key(src)[0], source, settings) as origin,
+        opened(dst if is_folder else location, destination, settings) as target,
+    ):
+        key = entry.key.rpartition("/")[2] if is_folder else key_in(target.store, dst, name)
+        return await copy_one(engine, origin.store, entry, target.store, key, rules, settings)
 
 
 def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
@@ -224,7 +238,7 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
         record = {name: getattr(report, name) for name in REPORT_NAMES}
         record["failed"] = [{"key": key, "error": str(error)} for key, error in report.failed]
         out.record({"type": "report", "source": src, "destination": dst, **record}, "")
-    if out.quiet and report.failed:
+    if out.quiet:
         for key, error in report.failed:
             out.complain(f"{plain(key)}: {plain(str(error))}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
@@ -236,20 +250,8 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
 
 
 REPORT_NAMES = (
-    "objects",
-    "bytes",
-    "metadata_documents",
-    "failed",
-    "changed",
-    "folder_markers",
-    "skipped",
-    "deleted",
-    "missing_chunks",
-    "server_side",
-    "rewritten",
-    "dry_run",
-    "seconds",
-    "requests",
+    *("objects", "bytes", "metadata_documents", "failed", "changed", "folder_markers", "skipped", "deleted"),
+    *("missing_chunks", "server_side", "rewritten", "dry_run", "seconds", "requests"),
 )
 
 

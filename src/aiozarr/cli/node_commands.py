@@ -17,7 +17,6 @@ from aiozarr.common.formatting import format_count
 if TYPE_CHECKING:
     from aiozarr.engine import Plan
     from aiozarr.hierarchy import Array, Group
-    from aiozarr.model import ByteRange
 
 T = TypeVar("T")
 
@@ -137,19 +136,16 @@ async def _node_records(
 def _node_record(name: str, metadata: Any) -> dict[str, Any]:
     from aiozarr.metadata.records import ArrayMetadata
 
-    record: dict[str, Any] = dict.fromkeys(("path", "kind", "zarr_format", "shape", "data_type", "dimension_names"))
-    record |= {"path": name, "error": None}
-    if isinstance(metadata, Exception):
-        return {**record, "kind": "unreadable", "error": str(metadata)}
-    record |= {"kind": "group", "zarr_format": metadata.zarr_format}
-    if isinstance(metadata, ArrayMetadata):
-        record |= {
-            "kind": "array",
-            "shape": metadata.shape,
-            "data_type": metadata.data_type.name,
-            "dimension_names": metadata.dimension_names,
-        }
-    return record
+    is_array, error = isinstance(metadata, ArrayMetadata), metadata if isinstance(metadata, Exception) else None
+    return {
+        "path": name,
+        "kind": "unreadable" if error else "array" if is_array else "group",
+        "zarr_format": None if error else metadata.zarr_format,
+        "shape": metadata.shape if is_array else None,
+        "data_type": metadata.data_type.name if is_array else None,
+        "dimension_names": metadata.dimension_names if is_array else None,
+        "error": str(error) if error else None,
+    }
 
 
 @click.command()
@@ -201,9 +197,6 @@ _PLAN_MEMBERS = (
 
 def _plan_record(plan: Plan) -> dict[str, Any]:
     record = {name: getattr(plan, name) for name in _PLAN_MEMBERS}
-    record["rows"] = [{**asdict(row), "range": _range_text(row.range)} for row in plan.rows]
+    ranges = [None if row.range is None else str(row.range) for row in plan.rows]
+    record["rows"] = [{**asdict(row), "range": text} for row, text in zip(plan.rows, ranges, strict=True)]
     return record
-
-
-def _range_text(byte_range: ByteRange | None) -> str | None:
-    return None if byte_range is None else str(byte_range)

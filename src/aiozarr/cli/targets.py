@@ -103,24 +103,13 @@ def _store_options(function: Any, *, sides: bool) -> Any:
     @wraps(function)
     def command(
         *args: Any,
-        endpoint_url: str | None,
-        no_sign_request: bool,
-        profile: str | None,
-        region: str | None,
-        request_payer: str | None,
         storage_option: tuple[tuple[str, Any], ...],
         source_option: tuple[tuple[str, Any], ...] = (),
         destination_option: tuple[tuple[str, Any], ...] = (),
         **options: Any,
     ) -> Any:
-        found: StorageOptions = {
-            "endpoint_url": endpoint_url,
-            "anon": no_sign_request or None,
-            "profile": profile,
-            "region": region,
-            "requester_pays": bool(request_payer) or None,
-        }
-        remote = {name: value for name, value in found.items() if value is not None} | dict(storage_option)
+        given = {name: options.pop(argument) for argument, name in _STORAGE_OPTION_NAMES.items()}
+        remote = {name: value for name, value in given.items() if value not in (None, False)} | dict(storage_option)
         stores = TargetOptions(remote, dict(source_option), dict(destination_option))
         return function(*args, stores=stores, **options)
 
@@ -133,13 +122,20 @@ def _store_options(function: Any, *, sides: bool) -> Any:
     return command
 
 
+_STORAGE_OPTION_NAMES = {name: name for name in ("endpoint_url", "profile", "region")} | {
+    "no_sign_request": "anon",
+    "request_payer": "requester_pays",
+}
 _STORE_OPTIONS = (
     click.option("--endpoint-url", metavar="URL", help="A server that speaks the protocol of the cloud."),
     click.option("--no-sign-request", is_flag=True, help="Send no credentials: public buckets."),
     click.option("--profile", help="A profile of ~/.aws."),
     click.option("--region", help="The region of the bucket."),
     click.option(
-        "--request-payer", type=click.Choice(["requester"]), help="The account of the credentials pays for requests."
+        "--request-payer",
+        type=click.Choice(["requester"]),
+        callback=lambda _ctx, _param, value: value is not None,
+        help="The account of the credentials pays for requests.",
     ),
     click.option(
         "--storage-option",

@@ -10,10 +10,9 @@ import io
 import itertools
 import json
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
@@ -32,111 +31,86 @@ if TYPE_CHECKING:
 AnyBlock = NDArray[Any]
 
 
-class ValueFormat(ABC):
+class ValueFormat(NamedTuple):
     """Encodes an array that is read in blocks along its first axis.
 
     Attributes:
+        block: returns the bytes of a block whose first row has the index `start`.
+        header: returns what comes before all blocks, of the shape, the type and the names of the axes.
         is_binary: True if a terminal should not get it.
     """
 
-    is_binary = False
+    block: Callable[[AnyBlock, int], bytes]
+    header: Callable[[tuple[int, ...], np.dtype[Any], Sequence[str]], bytes] = lambda *_: b""
+    is_binary: bool = False
 
-    def check(self, dtype: np.dtype[Any]) -> None:  # noqa: B027  # most formats have all types
+    def check(self, dtype: np.dtype[Any]) -> None:
         """Check that the format has the type.
 
         Raises:
-            TypeError: it has not.
+            TypeError: the elements are Python objects, and the format is of bytes.
         """
-
-    def header(self, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
-        """Return what comes before all blocks."""
-        return b""
-
-    @abstractmethod
-    def block(self, values: AnyBlock, start: int) -> bytes:
-        """Return the bytes of a block whose first row has the index `start`."""
-
-
-class TextFormat(ValueFormat):
-    """A line per row of the last axis, values separated by blanks; an empty line between planes."""
-
-    def block(self, values: AnyBlock, start: int) -> bytes:
-        """Return the lines of a block."""
-        values = np.asarray(values)
-        if not values.size:
-            return b""
-        width = values.shape[-1] if values.ndim > 1 else 1
-        rows = values.shape[-2] if values.ndim > 2 else 0
-        lines: list[str] = []
-        texts = list(texts_of(values))
-        for number, position in enumerate(range(0, len(texts), width)):
-            if rows and number % rows == 0 and (number or start):
-                lines.append("")
-            lines.append(" ".join(texts[position : position + width]))
-        return _encoded("\n".join(lines) + "\n")
-
-
-class CsvFormat(ValueFormat):
-    """A row per value: its index along each axis, and the value; the fields of a structure are columns."""
-
-    def header(self, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
-        """Return the row of names."""
-        return _encoded(_csv_rows([[*names, *(dtype.names or ("value",))]]))
-
-    def block(self, values: AnyBlock, start: int) -> bytes:
-        """Return the rows of a block."""
-        values = np.asarray(values)
-        columns = [list(texts_of(values[name])) for name in values.dtype.names or ()] or [list(texts_of(values))]
-        rows = zip(_indexes(values.shape, start), *columns, strict=True)
-        return _encoded(_csv_rows([[*index, *row] for index, *row in rows]))
-
-
-class JsonFormat(ValueFormat):
-    """A JSON object per value, on a line: its index, and the value; NaN and infinities as texts."""
-
-    def block(self, values: AnyBlock, start: int) -> bytes:
-        """Return the lines of a block."""
-        values = np.asarray(values)
-        indexes = _indexes(values.shape, start)
-        lines = [
-            json.dumps({"index": list(index), "value": _json_value(value)}, ensure_ascii=False)
-            for index, value in zip(indexes, _flat(values), strict=True)
-        ]
-        return _encoded("".join([f"{line}\n" for line in lines]))
-
-
-class RawFormat(ValueFormat):
-    """The bytes of the elements in C order and in the byte order of this machine."""
-
-    is_binary = True
-
-    def check(self, dtype: np.dtype[Any]) -> None:
-        """Refuse elements that are Python objects."""
-        if dtype.hasobject:
+        if self.is_binary and dtype.hasobject:
             raise TypeError(f"elements of type {dtype} have no bytes of a fixed size; --format text, csv or --json")
 
-    def block(self, values: AnyBlock, start: int) -> bytes:
-        """Return the bytes of a block."""
-        return np.ascontiguousarray(values).tobytes()
+
+def _text_block(values: AnyBlock, start: int) -> bytes:
+    """Return a line per row of the last axis, values separated by blanks; an empty line between planes."""
+    values = np.asarray(values)
+    if not values.size:
+        return b""
+    width = values.shape[-1] if values.ndim > 1 else 1
+    rows = values.shape[-2] if values.ndim > 2 else 0
+    lines: list[str] = []
+    texts = list(texts_of(values))
+    for number, position in enumerate(range(0, len(texts), width)):
+        if rows and number % rows == 0 and (number or start):
+            lines.append("")
+        lines.append(" ".join(texts[position : position + width]))
+    return _encoded("\n".join(lines) + "\n")
 
 
-class NpyFormat(RawFormat):
-    """A file of NumPy's format `.npy`."""
-
-    def header(self, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
-        """Return magic, version and dictionary of the file."""
-        file = io.BytesIO()
-        description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_2_0(file, description)
-        return file.getvalue()
+def _csv_header(shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
+    return _csv_rows([[*names, *(dtype.names or ("value",))]])
 
 
-FORMATS: dict[str, ValueFormat] = {
-    "text": TextFormat(),
-    "csv": CsvFormat(),
-    "json": JsonFormat(),
-    "raw": RawFormat(),
-    "npy": NpyFormat(),
+def _csv_block(values: AnyBlock, start: int) -> bytes:
+    """Return a row per value: its index along each axis, and the value; the fields of a structure are columns."""
+    values = np.asarray(values)
+    columns = [list(texts_of(values[name])) for name in values.dtype.names or ()] or [list(texts_of(values))]
+    rows = zip(_indexes(values.shape, start), *columns, strict=True)
+    return _csv_rows([[*index, *row] for index, *row in rows])
+
+
+def _json_block(values: AnyBlock, start: int) -> bytes:
+    """Return a JSON object per value, on a line: its index, and the value; NaN and infinities as texts."""
+    values = np.asarray(values)
+    lines = [
+        json.dumps({"index": list(index), "value": _json_value(value)}, ensure_ascii=False)
+        for index, value in zip(_indexes(values.shape, start), values.ravel(), strict=True)
+    ]
+    return _encoded("".join([f"{line}\n" for line in lines]))
+
+
+def _raw_block(values: AnyBlock, start: int) -> bytes:
+    """Return the bytes of the elements in C order and in the byte order of this machine."""
+    return np.ascontiguousarray(values).tobytes()
+
+
+def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
+    """Return magic, version and dictionary of a file of NumPy's format `.npy`."""
+    file = io.BytesIO()
+    description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(file, description)
+    return file.getvalue()
+
+
+FORMATS = {
+    "text": ValueFormat(_text_block),
+    "csv": ValueFormat(_csv_block, _csv_header),
+    "json": ValueFormat(_json_block),
+    "raw": ValueFormat(_raw_block, is_binary=True),
+    "npy": ValueFormat(_raw_block, _npy_header, is_binary=True),
 }
 
 
@@ -145,11 +119,7 @@ def texts_of(values: AnyBlock) -> Iterable[str]:
     if values.dtype.kind in "biufcMmU":
         texts: list[str] = values.astype(np.str_).ravel().tolist()
         return texts
-    return [str(value) for value in _flat(values)]
-
-
-def _flat(values: AnyBlock) -> Iterator[Any]:
-    return iter(values.ravel())
+    return [str(value) for value in values.ravel()]
 
 
 def _indexes(shape: tuple[int, ...], start: int) -> Iterator[tuple[int, ...]]:
@@ -171,10 +141,10 @@ def _json_value(value: Any) -> Any:
     return str(value)
 
 
-def _csv_rows(rows: Iterable[Sequence[Any]]) -> str:
+def _csv_rows(rows: Iterable[Sequence[Any]]) -> bytes:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
+    return _encoded(file.getvalue())
 
 
 def _encoded(text: str) -> bytes:

@@ -122,8 +122,7 @@ class NumcodecsLzmaCodec(StreamCodec):
         )
 
     def to_json(self) -> dict[str, JSON]:
-        filters = None if self.filters is None else [dict(options) for options in self.filters]
-        members = {"format": self.format, "check": self.check, "preset": self.preset, "filters": filters}
+        members = {"format": self.format, "check": self.check, "preset": self.preset, "filters": self._chain()}
         return members if self.delta is None else {**members, "delta": self.delta}
 
     def encode(self, data: Buffer) -> Buffer:

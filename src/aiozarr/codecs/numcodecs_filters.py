@@ -31,18 +31,27 @@ class ArrayFilter(ABC):
     """A function on flat arrays of one type, and its exact or approximate inverse.
 
     Attributes:
+        members: the members of the configuration other than types.
         decoded_type: the type of decoded elements.
         encoded_type: the type of encoded elements.
     """
 
     filter_id: ClassVar[str]
+    members: ClassVar[tuple[str, ...]] = ()
     decoded_type: np.dtype[Any]
     encoded_type: np.dtype[Any]
 
     @classmethod
-    @abstractmethod
     def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
         """Build the filter. `given` is the type of the arrays, for configurations that omit it."""
+        check_members(configuration, (*cls.members, "dtype", "astype"), name=cls.filter_id)
+        decoded = data_type(configuration, "dtype", given)
+        return cls(decoded, data_type(configuration, "astype", decoded), *cls._parameters(configuration))
+
+    @classmethod
+    def _parameters(cls, configuration: Mapping[str, JSON]) -> tuple[Any, ...]:
+        """Return the fields of the filter after the types."""
+        return ()
 
     @abstractmethod
     def encode(self, flat: AnyArray) -> AnyArray:
@@ -67,12 +76,6 @@ class Delta(ArrayFilter):
 
     filter_id = "delta"
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
-        check_members(configuration, ("dtype", "astype"), name=cls.filter_id)
-        decoded = data_type(configuration, "dtype", given)
-        return cls(decoded, data_type(configuration, "astype", decoded))
-
     def encode(self, flat: AnyArray) -> AnyArray:
         encoded: AnyArray = np.empty_like(flat, dtype=self.encoded_type)
         encoded[:1] = flat[:1]
@@ -90,18 +93,16 @@ class FixedScaleOffset(ArrayFilter):
     """(x - offset) * scale, rounded to whole numbers."""
 
     filter_id = "fixedscaleoffset"
+    members = ("offset", "scale")
     offset: float
     scale: float
 
     @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
-        check_members(configuration, ("offset", "scale", "dtype", "astype"), name=cls.filter_id)
-        decoded = data_type(configuration, "dtype", given)
-        encoded = data_type(configuration, "astype", decoded)
+    def _parameters(cls, configuration: Mapping[str, JSON]) -> tuple[Any, ...]:
         scale = number(configuration, "scale")
         if scale == 0:
             raise invalid("scale", "it must not be zero")
-        return cls(decoded, encoded, number(configuration, "offset"), scale)
+        return number(configuration, "offset"), scale
 
     def encode(self, flat: AnyArray) -> AnyArray:
         scaled: AnyArray = (flat - self.offset) * self.scale
@@ -120,17 +121,17 @@ class Quantize(ArrayFilter):
     """Rounding to decimal digits, as multiples of a power of two. Decoding only restores the type."""
 
     filter_id = "quantize"
+    members = ("digits",)
     digits: int
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON], given: np.dtype[Any] | None) -> Self:
-        check_members(configuration, ("digits", "dtype", "astype"), name=cls.filter_id)
-        decoded = data_type(configuration, "dtype", given)
-        encoded = data_type(configuration, "astype", decoded)
-        for key, dtype in (("dtype", decoded), ("astype", encoded)):
+    def __post_init__(self) -> None:
+        for key, dtype in (("dtype", self.decoded_type), ("astype", self.encoded_type)):
             if dtype.kind != "f":
                 raise invalid(key, f"it must be a floating-point type, not {dtype}")
-        return cls(decoded, encoded, integer(configuration, "digits", -300, 300))
+
+    @classmethod
+    def _parameters(cls, configuration: Mapping[str, JSON]) -> tuple[Any, ...]:
+        return (integer(configuration, "digits", -300, 300),)
 
     def encode(self, flat: AnyArray) -> AnyArray:
         exponent = math.log10(10.0**-self.digits)
@@ -280,12 +281,9 @@ class _FilterCodec(ArrayArrayCodec):
             return filter_.encode(flat.view(filter_.decoded_type))
 
     def _filter(self, spec: ArraySpec) -> ArrayFilter:
-        built = self._built.get(spec.dtype)
-        if built is None:
-            built = self._built[spec.dtype] = self._build(spec)
-        return built
-
-    def _build(self, spec: ArraySpec) -> ArrayFilter:
+        filter_ = self._built.get(spec.dtype)
+        if filter_ is not None:
+            return filter_
         native = {
             key: np.dtype(value).newbyteorder("=").str if key in _TYPE_MEMBERS and isinstance(value, str) else value
             for key, value in self.configuration.items()
@@ -295,6 +293,7 @@ class _FilterCodec(ArrayArrayCodec):
             raise InvalidMetadataError(
                 f"codec {self.name!r} encodes {filter_.decoded_type}, not {spec.dtype}", member="configuration"
             )
+        self._built[spec.dtype] = filter_
         return filter_
 
 

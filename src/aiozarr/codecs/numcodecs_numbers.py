@@ -6,10 +6,11 @@ Headers are checked against the array before memory is allocated.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import prod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -170,9 +171,7 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
         per_block: int = 4 ** max(1, len(spec.shape))
-        blocks = 1
-        for length in spec.shape:
-            blocks *= -(-length // 4)
+        blocks = _count_blocks(spec.shape)
         rate = max(8 * spec.dtype.itemsize + 2, min(_MAX_RATE, self.rate) if self.mode == 2 else 0)
         return int(blocks * (per_block * rate + 256)) // 8 + _ZFP_SLACK
 
@@ -187,10 +186,7 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
         library = import_library(self)
         header = library.header(data.ljust(_ZFP_HEADER, b"\0"))
         lengths = [int(header[key]) for key in ("nx", "ny", "nz", "nw") if header[key]]
-        told, blocks = 1, 1
-        for length in lengths:
-            told *= length
-            blocks *= -(-length // 4)
+        told, blocks = prod(lengths), _count_blocks(lengths)
         if told != size or not lengths or np.dtype(header["type"]) != dtype:
             message = f"it declares {told} elements of {shown(header['type'])}, expected {size} of {dtype}"
             raise CodecError(message, codec=self.name)
@@ -204,6 +200,10 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
         padded = data.ljust(_ZFP_HEADER + _ZFP_SLACK + -(-blocks * bits // 8), b"\0")
         decoded: AnyArray = library.decompress_numpy(padded)
         return decoded.reshape(-1)
+
+
+def _count_blocks(shape: Iterable[int]) -> int:
+    return prod(-(-length // 4) for length in shape)
 
 
 def _numbers(dtype: np.dtype[Any]) -> np.dtype[Any]:

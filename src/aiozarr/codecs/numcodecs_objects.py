@@ -100,6 +100,11 @@ class ObjectFilter(ABC):
 class _VariableLength(ObjectFilter):
     """The number of elements, then the length and the bytes of each element. Numbers have four bytes."""
 
+    @classmethod
+    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
+        check_members(configuration, (), name=cls.filter_id)
+        return cls()
+
     def decode(self, data: Buffer, size: int, max_bytes: int) -> AnyArray:
         view = memoryview(data).cast("B")
         count = int.from_bytes(view[:_LENGTH_BYTES], "little")
@@ -110,7 +115,7 @@ class _VariableLength(ObjectFilter):
         check_memory(_OBJECT_BYTES * size + len(view), max_bytes, self.filter_id)
         with codec_errors("decode", self.filter_id, ValueError):
             # The decoder checks that no element extends past the end of the data.
-            elements: AnyArray = self._decode(byte_array(view))
+            elements: AnyArray = self._numcodec().decode(byte_array(view))
         told = _LENGTH_BYTES * (1 + size) + self._content(elements.tolist())
         if told != len(view):
             raise CodecError(f"{len(view) - told} bytes follow the last element", codec=self.filter_id)
@@ -121,7 +126,7 @@ class _VariableLength(ObjectFilter):
         for i, element in enumerate(array.reshape(-1).tolist()):
             flat[i] = self._stored(element)
         with codec_errors("encode", self.filter_id, TypeError, ValueError, OverflowError):
-            encoded: Buffer = self._encode(flat)
+            encoded: Buffer = self._numcodec().encode(flat)
         return encoded
 
     @abstractmethod
@@ -129,10 +134,8 @@ class _VariableLength(ObjectFilter):
         """Return the stored form of an element, or of a missing one."""
 
     @abstractmethod
-    def _encode(self, flat: AnyArray) -> Buffer: ...
-
-    @abstractmethod
-    def _decode(self, data: AnyArray) -> AnyArray: ...
+    def _numcodec(self) -> Any:
+        """Return the codec of numcodecs."""
 
     @abstractmethod
     def _content(self, elements: list[Any]) -> int:
@@ -145,11 +148,6 @@ class VariableText(_VariableLength):
 
     filter_id = "vlen-utf8"
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.filter_id)
-        return cls()
-
     def _stored(self, element: Any) -> Any:
         if isinstance(element, str):
             # The encoder accepts `str` only, and not the subclass of numpy.
@@ -158,13 +156,8 @@ class VariableText(_VariableLength):
             return ""
         raise CodecError(f"elements must be strings, not {shown(element)}", codec=self.filter_id)
 
-    def _encode(self, flat: AnyArray) -> Buffer:
-        encoded: Buffer = VLenUTF8().encode(flat)
-        return encoded
-
-    def _decode(self, data: AnyArray) -> AnyArray:
-        decoded: AnyArray = VLenUTF8().decode(data)
-        return decoded
+    def _numcodec(self) -> Any:
+        return VLenUTF8()
 
     def _content(self, elements: list[Any]) -> int:
         return len("".join(elements).encode())
@@ -176,11 +169,6 @@ class VariableBytes(_VariableLength):
 
     filter_id = "vlen-bytes"
 
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, (), name=cls.filter_id)
-        return cls()
-
     def _stored(self, element: Any) -> Any:
         if isinstance(element, (bytes, bytearray, memoryview)):
             return bytes(element)
@@ -188,13 +176,8 @@ class VariableBytes(_VariableLength):
             return b""
         raise CodecError(f"elements must be bytes, not {shown(element)}", codec=self.filter_id)
 
-    def _encode(self, flat: AnyArray) -> Buffer:
-        encoded: Buffer = VLenBytes().encode(flat)
-        return encoded
-
-    def _decode(self, data: AnyArray) -> AnyArray:
-        decoded: AnyArray = VLenBytes().decode(data)
-        return decoded
+    def _numcodec(self) -> Any:
+        return VLenBytes()
 
     def _content(self, elements: list[Any]) -> int:
         return sum(map(len, elements))
@@ -224,13 +207,8 @@ class VariableArray(_VariableLength):
             raise CodecError(f"elements must have one dimension, not {array.ndim}", codec=self.filter_id)
         return array
 
-    def _encode(self, flat: AnyArray) -> Buffer:
-        encoded: Buffer = VLenArray(self.dtype).encode(flat)
-        return encoded
-
-    def _decode(self, data: AnyArray) -> AnyArray:
-        decoded: AnyArray = VLenArray(self.dtype).decode(data)
-        return decoded
+    def _numcodec(self) -> Any:
+        return VLenArray(self.dtype)
 
     def _content(self, elements: list[Any]) -> int:
         return sum(element.nbytes for element in elements)

@@ -298,18 +298,21 @@ def build_stage(config: Mapping[str, JSON]) -> Stage:
     if not isinstance(name, str) or not name:
         raise invalid("id", f"a numcodecs configuration needs an id, not {shown(name)}")
     refuse_pickle(config)
+    label = PREFIX + name
     rest = {key: value for key, value in config.items() if key != "id"}
     if name in BYTES_CODEC_IDS:
-        codec = get_codec(PREFIX + name).from_json(_numcodecs_defaults(name, rest))
-        return BytesStage(cast("BytesBytesCodec", codec))
+        # In v3 the default size is that of the array's items. In numcodecs it is 4.
+        defaults = {"elementsize": 4} if name == "shuffle" else {}
+        codec = get_codec(label).from_json({**defaults, **rest})
+        return BytesStage(label, cast("BytesBytesCodec", codec))
     if name in ARRAY_FILTERS:
         # numcodecs uses the array's type for bitround.
         kind = ARRAY_FILTERS[name]
-        return ArrayStage(name, rest, None if name == "bitround" else kind.from_json(rest, None))
+        return ArrayStage(label, kind, rest, None if name == "bitround" else kind.from_json(rest, None))
     if name in _NUMBERS:
-        return NumbersStage(_NUMBERS[name].from_json(rest))
+        return NumbersStage(label, _NUMBERS[name].from_json(rest))
     if name in OBJECT_FILTERS:
-        return ObjectStage(OBJECT_FILTERS[name].from_json(rest))
+        return ObjectStage(label, OBJECT_FILTERS[name].from_json(rest))
     return _foreign(name, config)
 
 
@@ -330,11 +333,6 @@ def refuse_pickle(config: object) -> None:
             left.extend(part.values())
         elif isinstance(part, (list, tuple)):
             left.extend(part)
-
-
-def _numcodecs_defaults(name: str, configuration: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    # In v3 the default size is that of the array's items. In numcodecs it is 4.
-    return {"elementsize": 4, **configuration} if name == "shuffle" else configuration
 
 
 def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:

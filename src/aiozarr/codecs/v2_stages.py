@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, BytesBytesCodec, byte_array, byte_view, codec_errors
-from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS, ArrayFilter
+from aiozarr.codecs.numcodecs_filters import ArrayFilter
 from aiozarr.codecs.numcodecs_numbers import NumbersCodec
 from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter
 from aiozarr.common.formatting import shown
@@ -43,11 +43,12 @@ class Extent:
         return Extent(self.count, 1, exact, bound, None)
 
 
+@dataclass(frozen=True)
 class Stage(ABC):
     """One filter or compressor."""
 
     name: str
-    takes_objects = False
+    takes_objects: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, extent: Extent) -> Extent:
@@ -72,10 +73,6 @@ class BytesStage(Stage):
 
     codec: BytesBytesCodec
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.codec.name
-
     def measure(self, extent: Extent) -> Extent:
         exact = None if extent.exact is None else self.codec.compute_encoded_size(extent.exact)
         return extent.as_bytes(exact, self.codec.max_encoded_size(extent.bound))
@@ -92,13 +89,9 @@ class BytesStage(Stage):
 class ArrayStage(Stage):
     """An array filter. The memory of arrays of any type is viewed as the filter's own type."""
 
-    id: str
+    kind: type[ArrayFilter]
     configuration: Mapping[str, JSON]
     filter: ArrayFilter | None
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return PREFIX + self.id
 
     def measure(self, extent: Extent) -> Extent:
         filter_ = self._filter(extent.dtype)
@@ -125,7 +118,7 @@ class ArrayStage(Stage):
     def _filter(self, dtype: np.dtype[Any] | None) -> ArrayFilter:
         if self.filter is not None:
             return self.filter
-        return ARRAY_FILTERS[self.id].from_json(self.configuration, _BYTE if dtype is None else dtype)
+        return self.kind.from_json(self.configuration, _BYTE if dtype is None else dtype)
 
 
 @dataclass(frozen=True)
@@ -134,10 +127,6 @@ class ObjectStage(Stage):
 
     filter: ObjectFilter
     takes_objects = True
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return PREFIX + self.filter.filter_id
 
     def measure(self, extent: Extent) -> Extent:
         exact = extent.count * self.filter.astype.itemsize if isinstance(self.filter, Categorize) else None
@@ -164,10 +153,6 @@ class NumbersStage(Stage):
 
     codec: NumbersCodec
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.codec.name
-
     def measure(self, extent: Extent) -> Extent:
         if extent.dtype is None or not self.codec.takes(extent.dtype):
             raise InvalidMetadataError(f"codec {self.name!r} does not support {extent.dtype or 'bytes'}")
@@ -182,14 +167,12 @@ class NumbersStage(Stage):
         return self.codec.decode(byte_view(value), ArraySpec((count,), dtype, value))
 
 
+@dataclass(frozen=True)
 class ForeignStage(Stage):
     """A codec that another package has registered with numcodecs. Its output is bounded after it was made."""
 
+    codec: Any
     takes_objects = True
-
-    def __init__(self, name: str, codec: Any) -> None:
-        self.name = name
-        self._codec = codec
 
     def measure(self, extent: Extent) -> Extent:
         return extent.as_bytes(None, 2 * extent.bound + 65536)
@@ -205,7 +188,7 @@ class ForeignStage(Stage):
 
     def _call(self, method: str, value: AnyArray) -> Any:
         try:
-            return getattr(self._codec, method)(value)
+            return getattr(self.codec, method)(value)
         except Exception as error:  # the code of another package may raise anything
             raise CodecError(f"cannot {method}: {shown(str(error))}", codec=self.name) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
@@ -21,16 +21,10 @@ from aiozarr.errors import InvalidMetadataError, InvalidSpecError, SpecMismatchE
 from aiozarr.metadata.document import load_document
 from aiozarr.metadata.format_rules import rules_of
 
-REQUIRED = [
-    "zarr_format",
-    "node_type",
-    "shape",
-    "data_type",
-    "chunk_grid",
-    "chunk_key_encoding",
-    "fill_value",
-    "codecs",
-]
+REQUIRED = (
+    *("zarr_format", "node_type", "shape", "data_type"),
+    *("chunk_grid", "chunk_key_encoding", "fill_value", "codecs"),
+)
 _REQUIRED_OPTIONS = {"transpose": ("order",), SHARDING: ("chunk_shape", "codecs", "index_codecs")}
 
 
@@ -55,31 +49,19 @@ def _parse(document: Mapping[str, JSON]) -> ArrayFacts:
         if name not in document:
             raise invalid(name, "the member is missing")
     found = MetadataConstraints.parse(document, "")
-    shape, data_type, chunk_shape = found.shape, found.data_type, found.chunk_shape
-    encoding, fill, codecs = found.chunk_key_encoding, found.fill_value, found.codecs
-    assert shape is not None
-    assert data_type is not None
-    assert chunk_shape is not None
-    assert encoding is not None
-    assert fill is not None
-    assert codecs is not None
-    byte_order = has_byte_order(data_type.dtype)
+    members: dict[str, Any] = {each.name: getattr(found, each.name) for each in fields(ArrayFacts)}
+    facts = ArrayFacts(**members)
+    elements = _elements(facts)
     _check_names(document["codecs"], "codecs")
-    _check_complete(codecs, "codecs", byte_order)
-    elements = Elements(len(shape), data_type.dtype.itemsize, byte_order, chunk_shape)
-    resolve_chain(codecs, elements, "codecs")
-    return ArrayFacts(
-        shape=shape,
-        data_type=data_type,
-        chunk_shape=chunk_shape,
-        chunk_key_encoding=encoding,
-        fill_value=fill,
-        codecs=with_index_location(codecs),
-        dimension_names=found.dimension_names or (None,) * len(shape),
-        dimension_units=found.dimension_units,
-        attributes=found.attributes,
-        extra=found.extra,
-    )
+    _check_complete(facts.codecs, "codecs", elements.has_byte_order)
+    resolve_chain(facts.codecs, elements, "codecs")
+    names = found.dimension_names or (None,) * facts.rank
+    return replace(facts, codecs=with_index_location(facts.codecs), dimension_names=names)
+
+
+def _elements(facts: ArrayFacts) -> Elements:
+    dtype = facts.data_type.dtype
+    return Elements(facts.rank, dtype.itemsize, has_byte_order(dtype), facts.chunk_shape)
 
 
 def _check_names(codecs: JSON, path: str) -> None:
@@ -173,9 +155,7 @@ def _check_zarr3(facts: ArrayFacts, metadata: MetadataConstraints, schema: Schem
 
 def _explicit_document(facts: ArrayFacts) -> dict[str, JSON]:
     """Return the document with the orders of transposes written out, which stored ones may have as "C" and "F"."""
-    byte_order = has_byte_order(facts.data_type.dtype)
-    elements = Elements(facts.rank, facts.data_type.dtype.itemsize, byte_order, facts.chunk_shape)
-    return replace(facts, codecs=resolve_chain(facts.codecs, elements, "metadata.codecs")).document()
+    return replace(facts, codecs=resolve_chain(facts.codecs, _elements(facts), "metadata.codecs")).document()
 
 
 FORMATS: dict[str, Format] = {

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from aiozarr.driver.json_members import JSON, MAX_INDEX, Members, SpecConflictError, integer, invalid, ranked, text
+from aiozarr.driver.json_members import (
+    JSON,
+    MAX_INDEX,
+    Members,
+    Parse,
+    SpecConflictError,
+    integer,
+    invalid,
+    ranked,
+    text,
+)
 from aiozarr.driver.json_members import rank as parse_rank
 
 INFINITY = MAX_INDEX + 1
@@ -74,34 +84,27 @@ class IndexDomain:
             InvalidSpecError: a member is not valid, or no member says the rank.
         """
         count: int | None = members.take(prefix + "rank", parse_rank, None)
-        low = members.take(prefix + "inclusive_min", _lower_bounds, None)
-        ends = {
-            name: members.take(prefix + name, _upper_bounds, None)
-            for name in ("shape", "inclusive_max", "exclusive_max")
-        }
+        low = members.take(prefix + "inclusive_min", _bounds("-inf", -INFINITY), None)
+        names = ("shape", "inclusive_max", "exclusive_max")
+        ends = {name: members.take(prefix + name, _bounds("+inf", INFINITY), None) for name in names}
         labels = members.take(prefix + "labels", parse_labels, None)
         given = {name: each for name, each in ends.items() if each is not None}
         if len(given) > 1:
             raise invalid(members.at(prefix + min(given)), f"at most one of {', '.join(given)} is allowed")
-        known = [each for each in (low, labels, *given.values()) if each is not None]
-        ranks = {len(each) for each in known} | ({count} - {None})
+        kind, uppers = next(iter(given.items()), ("exclusive_max", None))
+        ranks = {len(each) for each in (low, labels, uppers) if each is not None}
+        if count is not None:
+            ranks.add(count)
         if len(ranks) != 1:
-            found = sorted([each for each in ranks if each is not None])
-            raise invalid(members.path, f"the members have the ranks {found}" if ranks else "the rank is unknown")
+            reason = f"the members have the ranks {sorted(ranks)}" if ranks else "the rank is unknown"
+            raise invalid(members.path, reason)
         (rank,) = ranks
-        assert rank is not None
-        if low is not None:
-            lows: Sequence[Bound] = low
-        else:
-            # A shape counts from 0; without one, the array's own bound is taken.
-            lows = ((0, False) if "shape" in given else (-INFINITY, True),) * rank
-        names = labels if labels is not None else ("",) * rank
-        kind, uppers = next(iter(given.items()), ("exclusive_max", ((INFINITY, True),) * rank))
-        dimensions = [
-            _dimension(kind, lower, upper, label, members.at(prefix + kind))
-            for lower, upper, label in zip(lows, uppers, names, strict=True)
-        ]
-        return cls(tuple(dimensions))
+        # A shape counts from 0; without one, the array's own bound is taken.
+        lowest = (0, False) if "shape" in given else (-INFINITY, True)
+        columns = zip(
+            low or (lowest,) * rank, uppers or ((INFINITY, True),) * rank, labels or ("",) * rank, strict=True
+        )
+        return cls(tuple([_dimension(kind, *column, members.at(prefix + kind)) for column in columns]))
 
     @property
     def rank(self) -> int:
@@ -160,12 +163,8 @@ class IndexDomain:
             return {prefix + "rank": self.rank}
         found: dict[str, JSON] = {}
         if any(not each.implicit_upper or each.exclusive_max < INFINITY for each in self.dimensions):
-            found[prefix + "exclusive_max"] = [
-                _bound_json(each.exclusive_max, each.implicit_upper) for each in self.dimensions
-            ]
-        found[prefix + "inclusive_min"] = [
-            _bound_json(each.inclusive_min, each.implicit_lower) for each in self.dimensions
-        ]
+            found[prefix + "exclusive_max"] = list(map(_bound_json, self.exclusive_max, self.implicit_upper_bounds))
+        found[prefix + "inclusive_min"] = list(map(_bound_json, self.inclusive_min, self.implicit_lower_bounds))
         if any(self.labels):
             found[prefix + "labels"] = list(self.labels)
         return found
@@ -216,8 +215,7 @@ def _shown(each: Dimension) -> str:
 def parse_labels(value: JSON, path: str) -> tuple[str, ...]:
     """Return one label per dimension; labels other than "" are unique."""
     labels = ranked(value, path, text)
-    repeated = repeated_label(labels)
-    if repeated is not None:
+    if (repeated := repeated_label(labels)) is not None:
         raise invalid(path, f"the label {repeated!r} is not unique")
     return labels
 
@@ -228,12 +226,8 @@ def repeated_label(labels: Sequence[str]) -> str | None:
     return next((label for i, label in enumerate(named) if label in named[:i]), None)
 
 
-def _lower_bounds(value: JSON, path: str) -> tuple[Bound, ...]:
-    return ranked(value, path, lambda each, where: _bound(each, where, "-inf", -INFINITY))
-
-
-def _upper_bounds(value: JSON, path: str) -> tuple[Bound, ...]:
-    return ranked(value, path, lambda each, where: _bound(each, where, "+inf", INFINITY))
+def _bounds(infinite: str, infinity: int) -> Parse[tuple[Bound, ...]]:
+    return lambda value, path: ranked(value, path, lambda each, where: _bound(each, where, infinite, infinity))
 
 
 def _bound(value: JSON, path: str, infinite: str, infinity: int) -> Bound:

@@ -6,7 +6,7 @@ constraints in the terms of specs, and as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,13 +60,8 @@ class KeyEncoding:
         """Return the encoding of its JSON; the separator is that of the encoding, if it is missing."""
         with Members(value, path) as members:
             name: str = members.require("name", one_of(*SEPARATORS))
-
-            def separator(configuration: JSON, where: str) -> str:
-                with Members(configuration, where) as each:
-                    found: str = each.take("separator", one_of(".", "/"), SEPARATORS[name])
-                    return found
-
-            return cls(name, members.take("configuration", separator, SEPARATORS[name]))
+            with Members(members.take("configuration", as_json, {}), members.at("configuration")) as configuration:
+                return cls(name, configuration.take("separator", one_of(".", "/"), SEPARATORS[name]))
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON, without a separator that is the encoding's own."""
@@ -148,13 +143,10 @@ class MetadataConstraints:
 
 
 def _chunk_shape(value: JSON, path: str) -> tuple[int, ...]:
-    def configuration(given: JSON, where: str) -> tuple[int, ...]:
-        with Members(given, where) as each:
-            return each.require("chunk_shape", lambda shape, at: lengths(shape, at, 1))
-
     with Members(value, path) as members:
         members.require("name", one_of("regular"))
-        return members.require("configuration", configuration)
+        with Members(members.require("configuration", as_json), members.at("configuration")) as configuration:
+            return configuration.require("chunk_shape", lambda shape, at: lengths(shape, at, 1))
 
 
 def _no_transformers(value: JSON, path: str) -> None:
@@ -173,6 +165,16 @@ def _attributes(value: JSON, path: str) -> tuple[Mapping[str, JSON], Units | Non
     return attributes, units
 
 
+_COMPARED: dict[str, tuple[str, Callable[[Any], JSON]]] = {
+    "data_type": ("data_type", lambda data_type: data_type.to_json()),
+    "shape": ("shape", list),
+    "chunk_shape": ("chunk_grid.configuration.chunk_shape", list),
+    "chunk_key_encoding": ("chunk_key_encoding", KeyEncoding.to_json),
+    "dimension_names": ("dimension_names", list),
+}
+"""The constraints that stored metadata must equal, with the member and the form in which they are compared."""
+
+
 def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     """Check the constraints on the document.
 
@@ -182,26 +184,17 @@ def check_metadata(facts: ArrayFacts, metadata: MetadataConstraints) -> None:
     Raises:
         SpecConflictError: one is not satisfied.
     """
-    if metadata.data_type is not None:
-        _equal("metadata.data_type", metadata.data_type.to_json(), facts.data_type.to_json())
+    for name, (member, render) in _COMPARED.items():
+        wanted = getattr(metadata, name)
+        if wanted is not None:
+            _equal(f"metadata.{member}", render(wanted), render(getattr(facts, name)))
     if metadata.fill_value is not None and not same_bits(metadata.fill_value, facts.fill_value):
-        expected = fill_json(metadata.fill_value, facts.data_type)
-        raise mismatch("metadata.fill_value", expected, facts.fill_json)
-    if metadata.shape is not None:
-        _equal("metadata.shape", list(metadata.shape), list(facts.shape))
-    if metadata.chunk_shape is not None:
-        member = "metadata.chunk_grid.configuration.chunk_shape"
-        _equal(member, list(metadata.chunk_shape), list(facts.chunk_shape))
-    if metadata.chunk_key_encoding is not None:
-        encoding = facts.chunk_key_encoding
-        _equal("metadata.chunk_key_encoding", metadata.chunk_key_encoding.to_json(), encoding.to_json())
+        raise mismatch("metadata.fill_value", fill_json(metadata.fill_value, facts.data_type), facts.fill_json)
     if metadata.codecs is not None:
         facts.codecs.merged(metadata.codecs, "metadata.codecs", strict=True)
-    if metadata.dimension_names is not None:
-        _equal("metadata.dimension_names", list(metadata.dimension_names), list(facts.dimension_names))
     _contained("metadata.attributes", metadata.attributes, facts.attributes)
-    for wanted, found in zip(metadata.dimension_units or (), facts.units, strict=False):
-        if wanted is not None and wanted != found:
+    for unit, found in zip(metadata.dimension_units or (), facts.units, strict=False):
+        if unit is not None and unit != found:
             expected = render_units(metadata.dimension_units or ())
             raise mismatch(f"metadata.attributes.{UNITS}", expected, render_units(facts.units))
     _contained("metadata", metadata.extra, facts.extra)

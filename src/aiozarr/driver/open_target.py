@@ -101,18 +101,15 @@ async def open_any(
     schemes: Collection[str] | None,
 ) -> AnyNode | TensorView:
     """Open what `open` opens, for callers that do not know its kind; arguments and errors are those of `open`."""
+    options: dict[str, Any] = {
+        "zarr_format": zarr_format,
+        "storage_options": storage_options,
+        "settings": settings,
+    }
     if not is_spec(target):
         assert not isinstance(target, Mapping)
-        return await open_node(
-            target,
-            path,
-            mode=mode,
-            zarr_format=zarr_format,
-            storage_options=storage_options,
-            settings=settings,
-            schemes=schemes,
-        )
-    given = {"path": path, "zarr_format": zarr_format, "storage_options": storage_options, "settings": settings}
+        return await open_node(target, path, mode=mode, schemes=schemes, **options)
+    given = {"path": path, **options}
     others = [name for name, value in given.items() if value] + (["mode"] if mode != "r" else [])
     if others:
         raise TypeError(f"no other argument goes with a spec, and {', '.join(others)} is given; see its members")

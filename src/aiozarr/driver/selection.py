@@ -6,7 +6,7 @@ The index transform of a `TensorView` is translated into that of the array's own
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import index as as_index
 from typing import Any, Literal, TypeAlias
 
@@ -22,32 +22,6 @@ Mode: TypeAlias = Literal["numpy", "outer", "vectorized"]
 """Where the dimensions of index arrays go: in place, each in its place (`oindex`), or first (`vindex`)."""
 
 
-@dataclass
-class _Building:
-    """The dimensions of the new view, and the map of each old dimension, while items are applied."""
-
-    dimensions: list[Dimension] = field(default_factory=list)
-    inputs: list[OutputMap | _Joint | _Outer] = field(default_factory=list)
-    arrays: list[tuple[int, Indices]] = field(default_factory=list)
-    joint_place: int | None = None
-    is_interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class _Joint:
-    """Stands for an index array, by its number, until the dimensions of all are known."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class _Outer:
-    """Stands for an index array with a dimension of its own, until the number of dimensions is known."""
-
-    dimension: int
-    indices: Indices
-
-
 def select(transform: DomainTransform, selection: Any, mode: Mode = "numpy") -> DomainTransform:
     """Return the transform of a selection.
 
@@ -57,81 +31,51 @@ def select(transform: DomainTransform, selection: Any, mode: Mode = "numpy") -> 
     Raises:
         SelectionError: an index is outside of the domain, or an item is no index.
     """
-    items = _expand(selection if isinstance(selection, tuple) else (selection,), transform.domain.rank, mode)
+    items = list(_expand(selection if isinstance(selection, tuple) else (selection,), transform.domain.rank, mode))
+    has_dimension = [item is None or isinstance(item, slice) or _is_outer(item, mode) for item in items]
+    joint = [at for at, item in enumerate(items) if isinstance(item, np.ndarray) and mode != "outer"]
+    place, added = 0, [Dimension(0, length, "", False, False) for length in _joint_shape([items[at] for at in joint])]
+    if joint and mode == "numpy" and not any(has_dimension[joint[0] : joint[-1]]):
+        place = sum(has_dimension[: joint[0]])
+    rank = sum(has_dimension) + len(added)
+    dimensions: list[Dimension] = []
+    inputs: list[OutputMap] = []
     old = iter(transform.domain.dimensions)
-    building = _Building()
-    before_joint = False
     for item in items:
         if item is None:
-            building.dimensions.append(Dimension(0, 1, "", True, True))
-            before_joint = before_joint or building.joint_place is not None
+            dimensions.append(Dimension(0, 1, "", True, True))
             continue
-        each = next(old)
+        each, number = next(old), len(inputs)
+        axis = len(dimensions) + (len(added) if len(dimensions) >= place else 0)
         if isinstance(item, slice):
-            dimension, output = _slice(item, each, len(building.inputs), len(building.dimensions))
-            building.dimensions.append(dimension)
-            building.inputs.append(output)
-            before_joint = before_joint or building.joint_place is not None
+            dimension, output = _slice(item, each, number, axis)
+            dimensions.append(dimension)
+            inputs.append(output)
         elif isinstance(item, np.ndarray):
-            _check_indices(item, each, len(building.inputs))
+            _check_indices(item, each, number)
+            end = place + len(added)
             if mode == "outer":
-                building.inputs.append(_outer(item, building))
-            else:
-                if building.joint_place is None:
-                    building.joint_place = len(building.dimensions)
-                elif before_joint:
-                    building.is_interrupted = True
-                building.inputs.append(_Joint(len(building.arrays)))
-                building.arrays.append((len(building.inputs) - 1, item))
+                dimensions.append(Dimension(0, item.size, "", False, False))
+                end = axis + 1
+            # Not broadcast: an axis of length 1 stands for all indices of its dimension.
+            shape = [1] * (end - item.ndim) + list(item.shape) + [1] * (rank - end)
+            inputs.append(OutputMap(index_array=item.reshape(shape)))
         else:
-            _check_index(item, each, len(building.inputs))
-            building.inputs.append(constant(item))
-    return _finish(transform, building, mode)
+            _check_index(item, each, number)
+            inputs.append(constant(item))
+    return transform.composed(IndexDomain((*dimensions[:place], *added, *dimensions[place:])), inputs)
 
 
-def _finish(transform: DomainTransform, building: _Building, mode: Mode) -> DomainTransform:
-    dimensions, inputs = building.dimensions, building.inputs
-    place, count = 0, 0
-    # Not broadcast: an axis of length 1 stands for all indices of its dimension.
-    arrays = [each for _, each in building.arrays]
-    if arrays:
-        try:
-            shape = np.broadcast_shapes(*[each.shape for each in arrays])
-        except ValueError as error:
-            raise SelectionError(f"the index arrays do not broadcast against each other: {error}") from error
-        first = mode == "vectorized" or building.is_interrupted
-        place, count = 0 if first else building.joint_place or 0, len(shape)
-        added = [Dimension(0, length, "", False, False) for length in shape]
-        dimensions = [*dimensions[:place], *added, *dimensions[place:]]
-    rank = len(dimensions)
-    found = [_shifted(each, arrays, place, count, rank) for each in inputs]
-    return transform.composed(IndexDomain(tuple(dimensions)), found)
+def _is_outer(item: Any, mode: Mode) -> bool:
+    return mode == "outer" and isinstance(item, np.ndarray)
 
 
-def _shifted(each: OutputMap | _Joint | _Outer, arrays: list[Indices], place: int, count: int, rank: int) -> OutputMap:
-    """Return a map with its dimension, or its index array, where the dimensions of index arrays have been inserted."""
-    if isinstance(each, _Joint):
-        values = arrays[each.number]
-        shape = [1] * (place + count - values.ndim) + list(values.shape) + [1] * (rank - place - count)
-        return OutputMap(0, 1, None, values.reshape(shape))
-    if isinstance(each, _Outer):
-        shape = [1] * rank
-        shape[each.dimension] = each.indices.size
-        return OutputMap(0, 1, None, each.indices.reshape(shape))
-    at = each.input_dimension
-    if at is not None and count and at >= place:
-        return OutputMap(each.offset, each.stride, at + count)
-    return each
-
-
-def _outer(item: Indices, building: _Building) -> OutputMap | _Outer:
-    """Return the map of an index array with a dimension of its own, which is added here."""
-    if item.ndim > 1:
-        raise SelectionError(f"oindex takes index arrays of one axis, not {item.ndim}")
-    if not item.ndim:
-        return constant(int(item))
-    building.dimensions.append(Dimension(0, item.size, "", False, False))
-    return _Outer(len(building.dimensions) - 1, item)
+def _joint_shape(arrays: Sequence[Indices]) -> tuple[int, ...]:
+    """Return the shape that index arrays have together."""
+    try:
+        return np.broadcast_shapes(*[each.shape for each in arrays])
+    except ValueError as error:
+        raise SelectionError(f"the index arrays do not broadcast against each other: {error}") from error
 
 
 def _expand(given: Sequence[Any], rank: int, mode: Mode) -> Iterator[Any]:
@@ -160,9 +104,11 @@ def _parsed(given: Sequence[Any], mode: Mode) -> Iterator[Any]:
             raise SelectionError("a single bool is no index")
         elif isinstance(item, list | tuple | np.ndarray) and np.ndim(item) > 0:
             values = np.asarray(item)
-            if values.dtype.kind == "b":
-                if mode == "outer" and values.ndim > 1:
-                    raise SelectionError(f"oindex takes masks of one axis, not {values.ndim}")
+            is_mask = values.dtype.kind == "b"
+            if mode == "outer" and values.ndim > 1:
+                kind = "masks" if is_mask else "index arrays"
+                raise SelectionError(f"oindex takes {kind} of one axis, not {values.ndim}")
+            if is_mask:
                 yield from [each.astype(np.int64) for each in values.nonzero()]
             elif values.dtype.kind in "iu" or not values.size:
                 yield values.astype(np.int64)

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Engine, Progress, StartedListing
-from aiozarr.engine.copy import CopiedObject, CopyPolicy, CopyRoute, Download, ObjectCopier
+from aiozarr.engine import Progress, StartedListing
+from aiozarr.engine.copy import CopiedObject, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.metadata.format_rules import ancestors
 from aiozarr.model import Entry, check_key
-from aiozarr.schedule.events import Report
-from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore, Store
+from aiozarr.stores import BlockingStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
     CopyRules,
@@ -50,24 +48,16 @@ class CopyOperation:
     """One copy between two disjoint stores. Lives on the I/O thread.
 
     Args:
-        engine: the engine.
-        source: the source.
-        destination: the destination.
+        copier: copies the objects. Its report receives the totals of the requests, which are then those of the result.
         rules: what is copied, and how.
-        settings: limits and policies.
-        report: receives the totals of the requests, which are then those of the result.
         progress: called when an object is finished.
         objects: the objects of the source, if its own listing does not have them.
         listing: the listing of the source, if it has begun.
     """
 
-    engine: Engine
-    source: Store
-    destination: Store
+    copier: ObjectCopier
     rules: CopyRules
     _: KW_ONLY
-    settings: Settings
-    report: Report = field(default_factory=Report)
     progress: Callable[[Progress], None] | None = None
     objects: ObjectSource | None = None
     listing: StartedListing | None = None
@@ -75,13 +65,9 @@ class CopyOperation:
     def __post_init__(self) -> None:
         self._has_source = False
         self._counters = CopyCounters(self.progress, is_dry_run=self.rules.dry_run)
-        policy = CopyPolicy(self.rules.verify, may_be_missing=self.objects is not None)
-        self._copier = ObjectCopier(
-            self.engine, self.source, self.destination, policy, settings=self.settings, report=self.report
-        )
-        self._copy_destination = CopyDestination(self._copier, self.rules, self._counters, self.objects)
+        self._copy_destination = CopyDestination(self.copier, self.rules, self._counters, self.objects)
         self._journal = self._copy_destination.journal
-        most = self.settings.max_requests
+        most = self.copier.settings.max_requests
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
@@ -96,7 +82,7 @@ class CopyOperation:
         """
         started = perf_counter()
         try:
-            with self.engine.request_limit(self.settings, self.source, self.destination):
+            with self.copier.engine.request_limit(self.copier.settings, self.copier.source, self.copier.destination):
                 counts = await self._copy_destination.begin()
                 try:
                     if counts is None:
@@ -110,11 +96,11 @@ class CopyOperation:
                     await self._copy_destination.close()
         finally:
             seconds = perf_counter() - started
-            self.report.operation(seconds=seconds)
+            self.copier.totals.operation(seconds=seconds)
         return self._counters.report(
             seconds=seconds,
-            requests=self.report.requests,
-            server_side=self._copier.server_side,
+            requests=self.copier.totals.requests,
+            server_side=self.copier.server_side,
             rewritten=0 if self.objects is None else self.objects.rewritten,
         )
 
@@ -123,7 +109,7 @@ class CopyOperation:
         # A misspelled source must not empty the destination of a mirror.
         may_be_none = self.rules.delete and self._has_source
         if self._counters.listed == self._counters.counts["folder_markers"] and not may_be_none:
-            url = self.source.url
+            url = self.copier.source.url
             message = f"there is nothing to copy at {url}"
             if self.rules.keys.include:
                 message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
@@ -143,14 +129,14 @@ class CopyOperation:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
         listing = (
-            self.objects.entries() if self.objects is not None else self.listing or self._copier.scheduled_source.scan()
+            self.objects.entries() if self.objects is not None else self.listing or self.copier.scheduled_source.scan()
         )
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
                 if download is None:
                     reads_files, writes_files = [
-                        isinstance(each, BlockingStore) for each in (self.source, self.destination)
+                        isinstance(each, BlockingStore) for each in (self.copier.source, self.copier.destination)
                     ]
                     # Batches of uploads together are as many requests as a queue sends at most.
                     concurrency = self._concurrency // (2 if reads_files and not writes_files else 1)
@@ -159,14 +145,14 @@ class CopyOperation:
                     await gather_all([download.run(), self._feed(data, download, documents)])
                     await for_each(self._copy_one, download.deferred, concurrency=DEFERRED_CONCURRENCY)
             except StoreError as error:
-                raise CopyError(f"{self.source.url} could not be listed: {error}") from error
+                raise CopyError(f"{self.copier.source.url} could not be listed: {error}") from error
         return list(documents.values())
 
     def _new_download(self) -> Download | None:
-        facts = self._copier.facts
+        facts = self.copier.facts
         is_unseen = not (facts.is_observed or self.rules.dry_run)
         if is_unseen and facts.sends_nowait and facts.blocks_writer:
-            return Download(self._copier, self._add_copied, self._fail, self._add_missing)
+            return Download(self.copier, self._add_copied, self._fail, self._add_missing)
         return None
 
     async def _feed(
@@ -175,7 +161,7 @@ class CopyOperation:
         await for_each_of(self._copy_batch, data, concurrency=self._concurrency)
         download.close()
         # Behind the requests for the last chunks, so that no further round trip follows these.
-        await self._copier.prefetch(documents.values())
+        await self.copier.prefetch(documents.values())
 
     async def _copy_documents(self, documents: list[Entry]) -> None:
         equal = await map_concurrently(self._is_equal, documents)
@@ -184,7 +170,7 @@ class CopyOperation:
             await self._copy_destination.prepare()
         if self._download is None and not self.rules.dry_run and len(documents) > 1:
             # At once, and not level by level.
-            await self._copier.prefetch(documents)
+            await self.copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
             await for_each(self._copy_one, ready, concurrency=self._concurrency)
@@ -198,7 +184,7 @@ class CopyOperation:
         """Yield the entries that are copied at once, in batches, and collect metadata documents in `documents`."""
         batch: list[Entry] = []
         batch_bytes = 0
-        most = MAX_BATCH_OBJECTS if isinstance(self.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
+        most = MAX_BATCH_OBJECTS if isinstance(self.copier.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
         keys, journal, download = self.rules.keys, self._journal, self._download
         destination, mirror = self._copy_destination, self._copy_destination.mirror
         async for entry in listing:
@@ -212,7 +198,7 @@ class CopyOperation:
                 continue
             try:
                 # A key such as `../x` must not lead out of the destination.
-                check_key(key, store=self.source.url)
+                check_key(key, store=self.copier.source.url)
             except InvalidKeyError as error:
                 self._fail(entry, error)
                 continue
@@ -239,7 +225,7 @@ class CopyOperation:
             else:
                 if not destination.is_prepared:
                     await destination.prepare()
-                route = self._copier.route(entry)
+                route = self.copier.route(entry)
                 if download is not None and route is CopyRoute.QUEUED:
                     await download.put(entry)
                 elif route is CopyRoute.BATCH:
@@ -257,7 +243,7 @@ class CopyOperation:
         if len(batch) == 1:
             await self._copy_one(batch[0])
             return
-        for entry, outcome in zip(batch, await self._copier.copy_batch(batch), strict=True):
+        for entry, outcome in zip(batch, await self.copier.copy_batch(batch), strict=True):
             if outcome is True:
                 self._add_copied(entry, entry.size or 0)
             elif isinstance(outcome, Exception):
@@ -285,7 +271,7 @@ class CopyOperation:
             copied: CopiedObject | None = CopiedObject(entry.size or 0)
         else:
             try:
-                copied = await self._copier.copy(entry)
+                copied = await self.copier.copy(entry)
             except Exception as error:
                 # Any exception of a store, also of one that is not ours, is a failure of this object.
                 self._fail(entry, error)
@@ -313,7 +299,7 @@ class CopyOperation:
     def _fail(self, entry: Entry, error: Exception) -> None:
         if self.rules.on_error == "raise":
             raise CopyError(
-                f"{self.source.url} was not copied to {self.destination.url}: {entry.key!r}: {error}",
+                f"{self.copier.source.url} was not copied to {self.copier.destination.url}: {entry.key!r}: {error}",
                 failed=((entry.key, error),),
             ) from error
         self._incomplete_nodes.update(["", *ancestors(entry.key)])

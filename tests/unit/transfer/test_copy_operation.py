@@ -28,8 +28,8 @@ from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import Corrupt, any_of, before, first, on_key, on_operation
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 from aiozarr.transfer import CopyReport
-from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
-from tests.support.copies import contents
+from aiozarr.transfer.copy_rules import CopyRules
+from tests.support.copies import contents, copy_operation
 
 TREE = {
     "zarr.json": b"root",
@@ -51,7 +51,7 @@ async def run(source: FakeStore, destination: FakeStore, **options: Any) -> Copy
     others = {name: options.pop(name) for name in ("report", "progress") if name in options}
     rules = CopyRules(**{"overwrite": True, "is_journaled": False, **options})
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    return await CopyOperation(engine, source, destination, rules, settings=settings, **others).run()
+    return await copy_operation(engine, source, destination, rules, settings=settings, **others).run()
 
 
 def copied(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
@@ -464,7 +464,7 @@ async def test_a_cancelled_copy_releases_its_budget() -> None:
     source, destination = FakeStore(TREE), FakeStore()
 
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    operation = CopyOperation(engine, source, destination, RULES, settings=Settings(max_requests=3))
+    operation = copy_operation(engine, source, destination, RULES, settings=Settings(max_requests=3))
     task = asyncio.ensure_future(operation.run())
     await asyncio.sleep(0.025)
     task.cancel()
@@ -480,7 +480,7 @@ def test_concurrent_copies_of_one_source_are_independent() -> None:
     async def scenario() -> None:
         engine = Engine(asyncio.get_running_loop(), InlinePool())
         settings = Settings(max_requests=4, max_bytes_in_flight=10)
-        operations = [CopyOperation(engine, source, each, RULES, settings=settings) for each in (one, other)]
+        operations = [copy_operation(engine, source, each, RULES, settings=settings) for each in (one, other)]
         await asyncio.gather(*[operation.run() for operation in operations])
 
     run_virtual(scenario())

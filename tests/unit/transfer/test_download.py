@@ -21,8 +21,8 @@ from aiozarr.engine.copy import local_files
 from aiozarr.stores import LocalStore, MemoryStore, ObjectStore
 from aiozarr.stores.local.atomic_write import NewFile
 from aiozarr.transfer import Verify, journal
-from aiozarr.transfer.copy_operation import CopyOperation
 from aiozarr.transfer.copy_rules import CopyRules
+from tests.support.copies import copy_operation
 from tests.support.servers.gcs_server import GcsServer
 from tests.support.servers.http_replies import Reply, Request, truncated
 from tests.support.servers.moto import LocalS3
@@ -75,7 +75,7 @@ async def test_small_objects_take_no_task() -> None:
         async with ObjectStore("gs://b/x", **options) as source:
             settings = aiozarr.Settings(max_requests=4)
             rules = CopyRules(overwrite=True)
-            await CopyOperation(engine, source, MemoryStore(), rules, settings=settings, progress=look).run()
+            await copy_operation(engine, source, MemoryStore(), rules, settings=settings, progress=look).run()
         await engine.close()
     # The workers of the listing, and those of requests that wait for a connection.
     assert most <= 2 * 4 + 4 + 4
