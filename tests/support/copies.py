@@ -13,7 +13,8 @@ from aiozarr.stores import Store
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 from aiozarr.transfer import CopyReport
-from aiozarr.transfer.copy_operation import CopyOperation, CopyRules
+from aiozarr.transfer.copy_operation import CopyOperation
+from aiozarr.transfer.copy_rules import CopyRules
 from aiozarr.transfer.journal import is_journal_key
 
 TREE = {"zarr.json": b"{}", **{f"c/{n:03}": bytes([n]) * 10 for n in range(100)}}

@@ -66,11 +66,14 @@ class Output:
         if self.quiet:
             yield None
             return
-        shown = _Bar(title) if sys.stderr.isatty() else _Lines(title, self)
+        if not sys.stderr.isatty():
+            yield _Lines(title, self).update
+            return
+        bar = _Bar(title)
         try:
-            yield shown.update
+            yield bar.update
         finally:
-            shown.close()
+            bar.close()
 
 
 class _Lines:
@@ -86,9 +89,6 @@ class _Lines:
         if now - self._last >= LINE_SECONDS:
             self._last = now
             self._output.say(f"{self._title}: {progress_text(state, now - self._begun)}")
-
-    def close(self) -> None:
-        pass
 
 
 class _Bar:

@@ -37,18 +37,7 @@ MAX_VALUES = 100_000_000
 @click.option("--height", type=click.IntRange(10), default=600, show_default=True, help="Pixels of the picture.")
 @store_options
 @output_options
-def plot(
-    target: str,
-    select: Any,
-    output: str | None,
-    vmin: float | None,
-    vmax: float | None,
-    cmap: str,
-    width: int,
-    height: int,
-    stores: TargetOptions,
-    out: Output,
-) -> None:
+def plot(target: str, select: Any, output: str | None, stores: TargetOptions, out: Output, **style: Any) -> None:
     """Draw the array TARGET, or a selection of it, as a line (one dimension) or as an image (two).
 
     The picture opens in a window, or is written to the file --output. Dimensions of length 1 do not count.
@@ -78,7 +67,7 @@ def plot(
 
     values, names, title = run(lambda: with_array(target, options, read))
     values = values.reshape([length for length in values.shape if length != 1] or [1])
-    figure = _figure(as_floats(values), names, title, vmin, vmax, cmap, (width, height), in_window=output is None)
+    figure = _figure(as_floats(values), names, title, in_window=output is None, **style)
     if output is None:
         import matplotlib.pyplot as plt
 
@@ -126,14 +115,15 @@ def _figure(
     floats: NDArray[np.float64],
     names: list[str],
     title: str,
-    low: float | None,
-    high: float | None,
-    cmap: str,
-    pixels: tuple[int, int],
     *,
+    vmin: float | None,
+    vmax: float | None,
+    cmap: str,
+    width: int,
+    height: int,
     in_window: bool,
 ) -> Figure:
-    size: dict[str, Any] = {"figsize": (pixels[0] / 100, pixels[1] / 100), "dpi": 100, "layout": "constrained"}
+    size: dict[str, Any] = {"figsize": (width / 100, height / 100), "dpi": 100, "layout": "constrained"}
     if in_window:
         import matplotlib.pyplot as plt
 
@@ -145,9 +135,9 @@ def _figure(
     axes = figure.add_subplot()
     if floats.ndim == 1:
         axes.plot(floats)
-        axes.set(xlabel=names[0], ylim=(low, high))
+        axes.set(xlabel=names[0], ylim=(vmin, vmax))
     else:
-        image = axes.imshow(floats, cmap=cmap, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        image = axes.imshow(floats, cmap=cmap, vmin=vmin, vmax=vmax, aspect="auto", interpolation="nearest")
         axes.set(xlabel=names[1], ylabel=names[0])
         figure.colorbar(image)
     axes.set_title(title)

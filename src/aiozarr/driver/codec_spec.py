@@ -152,19 +152,20 @@ class CodecChainSpec:
 
 def with_index_location(chain: CodecChainSpec) -> CodecChainSpec:
     """Return the chain with the location of every shard index, which documents omit if it is the end."""
-    if chain.array_to_bytes is None or not chain.is_sharded:
-        return chain
-    options = {"index_location": "end", **chain.array_to_bytes.options, "codecs": with_index_location(chain.inner)}
-    return replace(chain, array_to_bytes=CodecSpec(SHARDING, options))
+    return _with_sharding(chain, lambda options: {"index_location": "end", **options})
 
 
 def stored_chain(chain: CodecChainSpec) -> CodecChainSpec:
     """Return the chain as documents have it, without locations of shard indexes that are the end."""
+    default = ("index_location", "end")
+    return _with_sharding(chain, lambda options: dict([each for each in options.items() if each != default]))
+
+
+def _with_sharding(chain: CodecChainSpec, change: Callable[[Options], Options]) -> CodecChainSpec:
+    """Return the chain with the options of every level of shards changed."""
     if chain.array_to_bytes is None or not chain.is_sharded:
         return chain
-    options = {**chain.array_to_bytes.options, "codecs": stored_chain(chain.inner)}
-    if options.get("index_location") == "end":
-        del options["index_location"]
+    options = {**change(chain.array_to_bytes.options), "codecs": _with_sharding(chain.inner, change)}
     return replace(chain, array_to_bytes=CodecSpec(SHARDING, options))
 
 

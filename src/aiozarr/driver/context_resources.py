@@ -152,10 +152,6 @@ def _limit(value: JSON, path: str) -> int | None:
     return None if value == "shared" else integer(value, path, 1)
 
 
-def _retries(value: JSON, path: str) -> int:
-    return integer(value, path, 1) - 1  # TensorStore counts the first attempt, too
-
-
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
     files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
     source = refuse("aiozarr finds the credentials of instances and containers itself, after those of the environment")
@@ -176,7 +172,10 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 
 _requests = _one("max_requests", "limit", _limit)
-_attempts = _one("retries", "max_retries", _retries, "initial_delay", "max_delay")
+# TensorStore counts the first attempt, too.
+_attempts = _one(
+    "retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, "initial_delay", "max_delay"
+)
 RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "cache_pool": (
         "used",
@@ -203,8 +202,10 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
     Raises:
         InvalidSpecError: it is none of these.
     """
-    if isinstance(value, bool) or value == "open":
-        return bool(value) if isinstance(value, bool) else "open"
+    if isinstance(value, bool):
+        return value
+    if value == "open":
+        return "open"
     if isinstance(value, int | float):
         return number(value, path)
     raise invalid(path, f'expected true, false, "open" or a Unix time, not {shown(value)}')

@@ -60,13 +60,8 @@ class KeyEncoding:
         """Return the encoding of its JSON; the separator is that of the encoding, if it is missing."""
         with Members(value, path) as members:
             name: str = members.require("name", one_of(*SEPARATORS))
-
-            def separator(configuration: JSON, where: str) -> str:
-                with Members(configuration, where) as each:
-                    found: str = each.take("separator", one_of(".", "/"), SEPARATORS[name])
-                    return found
-
-            return cls(name, members.take("configuration", separator, SEPARATORS[name]))
+            with Members(members.take("configuration", as_json, {}), members.at("configuration")) as configuration:
+                return cls(name, configuration.take("separator", one_of(".", "/"), SEPARATORS[name]))
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON, without a separator that is the encoding's own."""
@@ -148,13 +143,10 @@ class MetadataConstraints:
 
 
 def _chunk_shape(value: JSON, path: str) -> tuple[int, ...]:
-    def configuration(given: JSON, where: str) -> tuple[int, ...]:
-        with Members(given, where) as each:
-            return each.require("chunk_shape", lambda shape, at: lengths(shape, at, 1))
-
     with Members(value, path) as members:
         members.require("name", one_of("regular"))
-        return members.require("configuration", configuration)
+        with Members(members.require("configuration", as_json), members.at("configuration")) as configuration:
+            return configuration.require("chunk_shape", lambda shape, at: lengths(shape, at, 1))
 
 
 def _no_transformers(value: JSON, path: str) -> None:
@@ -174,7 +166,7 @@ def _attributes(value: JSON, path: str) -> tuple[Mapping[str, JSON], Units | Non
 
 
 _COMPARED: dict[str, tuple[str, Callable[[Any], JSON]]] = {
-    "data_type": ("data_type", DataType.to_json),
+    "data_type": ("data_type", lambda data_type: data_type.to_json()),
     "shape": ("shape", list),
     "chunk_shape": ("chunk_grid.configuration.chunk_shape", list),
     "chunk_key_encoding": ("chunk_key_encoding", KeyEncoding.to_json),

@@ -140,9 +140,7 @@ def parse_data_type(value: JSON, path: str) -> DataType:
     Raises:
         InvalidSpecError: there is no such type.
     """
-    if not isinstance(value, str) or value not in NAMES:
-        raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
-    return DataType.from_json(value)
+    return DataType.from_json(_type_name(value, path, NAMES))
 
 
 def parse_dtype(value: JSON, path: str) -> str:
@@ -151,7 +149,11 @@ def parse_dtype(value: JSON, path: str) -> str:
     Raises:
         InvalidSpecError: there is no such type.
     """
-    if not isinstance(value, str) or value not in (*NAMES, *OTHER_NAMES):
+    return _type_name(value, path, (*NAMES, *OTHER_NAMES))
+
+
+def _type_name(value: JSON, path: str, names: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in names:
         raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
     return value
 

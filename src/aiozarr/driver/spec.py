@@ -203,9 +203,8 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
     if transform is not None:
         if rank is not None and rank != transform.domain.rank:
             raise invalid("rank", f"the rank {rank} is not {transform.domain.rank}, that of the transform")
-        return schema.with_rank(len(transform.outputs), "schema").with_rank(metadata.rank, "schema")
-    schema = schema.with_rank(rank, "schema")
-    return schema.with_rank(metadata.rank, "schema")
+        rank = len(transform.outputs)
+    return schema.with_rank(rank, "schema").with_rank(metadata.rank, "schema")
 
 
 def _settings(flags: Mapping[str, Any], pool: CachePool, kvstore: KvStore, threads: Mapping[str, Any]) -> Settings:

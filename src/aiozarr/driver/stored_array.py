@@ -266,7 +266,12 @@ async def resized(
         raise UnsupportedOperationError(f"{url} was opened with assume_metadata=true, so it cannot be resized")
     if not stored.spec.can_write:
         raise UnsupportedOperationError(f"{url} was opened with read=true only", store=stored.array.store.url)
-    _check_lower(transform, inclusive_min)
+    current_min = transform.domain.inclusive_min
+    for dimension, (given, first) in enumerate(
+        zip(current_min if inclusive_min is None else inclusive_min, current_min, strict=True)
+    ):
+        if given is not None and given != first:
+            raise ValueError(f"the lower bound of dimension {dimension} is {first} and cannot be changed")
     current = await resolved(stored)
     shape = _new_shape(transform, current.facts.shape, exclusive_max)
     for dimension, (new, old) in enumerate(zip(shape, current.facts.shape, strict=True)):
@@ -277,14 +282,6 @@ async def resized(
     await current.array.resize(shape, delete_chunks=delete_chunks)
     facts = stored.spec.format.with_shape(current.facts, shape)
     return with_facts(current, facts, None)
-
-
-def _check_lower(transform: DomainTransform, inclusive_min: Sequence[int | None] | None) -> None:
-    for dimension, (given, each) in enumerate(
-        zip(inclusive_min or (), transform.domain.dimensions, strict=inclusive_min is not None)
-    ):
-        if given is not None and given != each.inclusive_min:
-            raise ValueError(f"the lower bound of dimension {dimension} is {each.inclusive_min} and cannot be changed")
 
 
 def _new_shape(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -99,10 +99,7 @@ class TensorView:
     @property
     def size(self) -> int:
         """Number of elements, as an unbounded integer."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return prod(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -392,8 +389,7 @@ class TensorView:
         names = [labels] if isinstance(labels, str) else list(labels)
         if len(names) != self.rank or not all(isinstance(name, str) for name in names):
             raise SelectionError(f"{self.rank} labels are expected, not {labels!r}")
-        repeated = repeated_label(names)
-        if repeated is not None:
+        if (repeated := repeated_label(names)) is not None:
             raise SelectionError(f"the label {repeated!r} is not unique")
         domain = self.domain.with_labels(names)
         return self._with(DomainTransform(domain, self._transform.outputs))

@@ -250,19 +250,19 @@ async def copy_one(
     counters = CopyCounters(is_dry_run=rules.dry_run)
     counters.add_listed(entry)
     policy = CopyPolicy(rules.verify, if_absent=not rules.may_replace)
-    from_store, to_store = [engine.scheduled(store, settings, report) for store in (source, destination)]
+    copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
+    to_store = copier.scheduled_destination
     url, overwrite = destination.url_of(key), argument("overwrite", True)
     occupied = CopyError(f"there is an object {url}; {overwrite} replaces it")
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
-    if stored is not None and is_compared and await have_equal_bytes(from_store, entry, to_store, stored):
+    if stored is not None and is_compared and await have_equal_bytes(copier.scheduled_source, entry, to_store, stored):
         counters.add("skipped", entry, entry.size or 0)
     elif stored is not None and not rules.may_replace:
         raise occupied
     elif rules.dry_run:
         counters.add_copied(entry)
     else:
-        copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
         try:
             copied = await copier.copy(entry, key)
         except PreconditionFailedError:
