@@ -136,14 +136,15 @@ async def _node_records(
 def _node_record(name: str, metadata: Any) -> dict[str, Any]:
     from aiozarr.metadata.records import ArrayMetadata
 
-    is_array, error = isinstance(metadata, ArrayMetadata), metadata if isinstance(metadata, Exception) else None
+    error = metadata if isinstance(metadata, Exception) else None
+    array = metadata if isinstance(metadata, ArrayMetadata) else None
     return {
         "path": name,
-        "kind": "unreadable" if error else "array" if is_array else "group",
-        "zarr_format": None if error else metadata.zarr_format,
-        "shape": metadata.shape if is_array else None,
-        "data_type": metadata.data_type.name if is_array else None,
-        "dimension_names": metadata.dimension_names if is_array else None,
+        "kind": "unreadable" if error else "group" if array is None else "array",
+        "zarr_format": getattr(metadata, "zarr_format", None),
+        "shape": None if array is None else array.shape,
+        "data_type": None if array is None else array.data_type.name,
+        "dimension_names": None if array is None else array.dimension_names,
         "error": str(error) if error else None,
     }
 

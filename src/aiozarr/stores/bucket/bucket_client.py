@@ -184,7 +184,8 @@ class BucketClient(ObjectClient):
 
     # --- checksums of values -------------------------------------------------------------------------------------
 
-    def stored_checksum(self, headers: Headers) -> BodyChecksum | None:
+    @staticmethod
+    def stored_checksum(headers: Headers) -> BodyChecksum | None:
         """Return the checksum of the whole object from the headers of a response, or None if they contain none."""
         return None
 
