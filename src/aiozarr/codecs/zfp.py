@@ -73,8 +73,7 @@ class ZfpCodec(ArrayBytesCodec):
         return cls(mode, parameter)
 
     def to_json(self) -> dict[str, JSON]:
-        key = _PARAMETER[self.mode]
-        return {"mode": self.mode} if key is None else {"mode": self.mode, key: self.parameter}
+        return {"mode": self.mode, **self._arguments()}
 
     def resolve(self, spec: ArraySpec) -> None:
         if spec.dtype not in _WORKING:

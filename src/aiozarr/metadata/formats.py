@@ -88,10 +88,7 @@ def parse_node(
     reader = _Reader(documents, node, settings, use_consolidated=use_consolidated)
     for number, read in _READERS.items():
         if zarr_format in (None, number) and (metadata := read(reader)) is not None:
-            if isinstance(metadata, ArrayMetadata) and metadata.storage_transformers:
-                with reader.located(V3_KEY):
-                    _check_storage_transformers(metadata, storage_transformers)
-            return metadata
+            return _with_known_transformers(metadata, storage_transformers, reader)
     return None
 
 
@@ -155,10 +152,7 @@ def consolidated_node(
     metadata = _READERS[consolidated.zarr_format](reader)
     if isinstance(metadata, GroupMetadata):
         return replace(metadata, consolidated=consolidated.below(path))
-    if metadata is not None and metadata.storage_transformers:
-        with reader.located(V3_KEY):
-            _check_storage_transformers(metadata, storage_transformers)
-    return metadata
+    return metadata and _with_known_transformers(metadata, storage_transformers, reader)
 
 
 class _Reader:
@@ -286,14 +280,12 @@ _READERS: dict[int, Callable[[_Reader], NodeMetadata | None]] = {3: _read_v3, 2:
 def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
     if metadata.zarr_format == 3:
         return {V3_KEY: v3_members(metadata)}
-    if metadata.zarr_format == 2:
-        from aiozarr.metadata.v2 import v2_members
+    from aiozarr.metadata.v2 import v1_members, v2_members
 
+    if metadata.zarr_format == 2:
         return v2_members(metadata)
     if isinstance(metadata, GroupMetadata):
         raise UnsupportedMetadataError("Zarr v1 has no groups", point="zarr_format", name="1")
-    from aiozarr.metadata.v2 import v1_members
-
     return v1_members(metadata)
 
 
@@ -305,7 +297,13 @@ def _for_consolidation(metadata: NodeMetadata) -> NodeMetadata:
     return replace(metadata, consolidated=empty)
 
 
-def _check_storage_transformers(metadata: ArrayMetadata, known: Container[str] | None) -> None:
+def _with_known_transformers(metadata: NodeMetadata, known: Container[str] | None, reader: _Reader) -> NodeMetadata:
+    """Return `metadata`, if all its storage transformers are known or need not be understood."""
+    if isinstance(metadata, GroupMetadata) or known is None:
+        return metadata
     for i, transformer in enumerate(metadata.storage_transformers):
-        if known is not None and transformer.must_understand and transformer.name not in known:
-            raise unknown_extension("storage_transformer", transformer.name, (), member=f"storage_transformers[{i}]")
+        if transformer.must_understand and transformer.name not in known:
+            with reader.located(V3_KEY):
+                member = f"storage_transformers[{i}]"
+                raise unknown_extension("storage_transformer", transformer.name, (), member=member)
+    return metadata

@@ -29,7 +29,7 @@ from aiozarr.metadata.records import (
 from aiozarr.metadata.text import ObjectType
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, parse_numcodec, read_encoding
-from aiozarr.metadata.v2_fill_value import parse_v2_fill, render_v2_fill
+from aiozarr.metadata.v2_fill_value import NAMED_FLOATS, parse_v2_fill, render_float, render_v2_fill
 from aiozarr.settings import Settings
 
 _REQUIRED = ("shape", "chunks", "dtype", "compressor", "fill_value", "order", "filters")
@@ -354,16 +354,11 @@ def _render_compression(compressor: Mapping[str, Any] | None) -> tuple[str, Any]
 
 def _as_token(fill: object) -> object:
     """Return NaN and infinities, bare tokens in v1, as the strings of v2."""
-    if type(fill) is float and fill != fill:
-        return "NaN"
-    if type(fill) is float and fill in (float("inf"), float("-inf")):
-        return "Infinity" if fill > 0 else "-Infinity"
-    return fill
+    return render_float(fill) if type(fill) is float else fill
 
 
 def _as_number(fill: Any, dtype: object) -> Any:
     if isinstance(dtype, str) and dtype[1:2] == "c" and fill is not None and str(fill[1]) == "0.0":
         return _as_number(fill[0], "<f8")
-    tokens = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
     is_float = isinstance(dtype, str) and dtype[1:2] == "f"
-    return tokens[fill] if is_float and isinstance(fill, str) else fill
+    return NAMED_FLOATS[fill] if is_float and isinstance(fill, str) else fill

@@ -43,11 +43,7 @@ def parse_dtype(value: object) -> np.dtype[Any]:
         InvalidMetadataError: the member is neither a type string nor a list of fields.
         UnsupportedMetadataError: a type that aiozarr lacks, such as long double, or one that exceeds its limits.
     """
-    if isinstance(value, str):
-        return _parse_string(value, "dtype")
-    if not isinstance(value, list):
-        raise InvalidMetadataError("a data type is a string, or a list of fields", member="dtype")
-    return _parse_fields(value, "dtype", 1, [0])
+    return _parse(value, "dtype", 1, [0])
 
 
 def render_dtype(dtype: np.dtype[Any], order: Literal["<", ">"] = "<") -> DTypeJSON:
@@ -72,6 +68,14 @@ def render_dtype(dtype: np.dtype[Any], order: Literal["<", ">"] = "<") -> DTypeJ
     raise UnsupportedMetadataError(
         f"Zarr v2 has no data type for {dtype}", member="dtype", point="data_type", name=str(dtype)
     )
+
+
+def _parse(value: object, member: str, level: int, seen: list[int]) -> np.dtype[Any]:
+    if isinstance(value, str):
+        return _parse_string(value, member)
+    if not isinstance(value, list):
+        raise InvalidMetadataError("a data type is a string, or a list of fields", member=member)
+    return _parse_fields(value, member, level, seen)
 
 
 def _parse_string(text: str, member: str) -> np.dtype[Any]:
@@ -155,12 +159,7 @@ def _parse_field(field: object, member: str, level: int, seen: list[int]) -> tup
     if not isinstance(name, str) or not name:
         raise InvalidMetadataError("a field has a name, which is a string", member=f"{member}[0]")
     place = f"{member}[1]"
-    if isinstance(field[1], list):
-        dtype = _parse_fields(field[1], place, level + 1, seen)
-    elif isinstance(field[1], str):
-        dtype = _parse_string(field[1], place)
-    else:
-        raise InvalidMetadataError("a data type is a string, or a list of fields", member=place)
+    dtype = _parse(field[1], place, level + 1, seen)
     if dtype.kind == "O":
         raise _unsupported("|O", place, "objects in structured types are not read")
     return name, dtype, _parse_subarray(field[2], f"{member}[2]") if len(field) == 3 else ()

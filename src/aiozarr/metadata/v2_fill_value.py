@@ -15,7 +15,7 @@ from aiozarr.metadata.byte_strings import parse_base64
 from aiozarr.metadata.v2_dtype import NAMED
 
 MEMBER = "fill_value"
-_NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _NAT = -(1 << 63)
@@ -39,7 +39,7 @@ def parse_v2_fill(
     array = np.empty((), dtype)
     if dtype.name in NAMED:
         # TensorStore, the only other writer of this type, writes its fill value as bytes.
-        if dtype.name == "float4_e2m1fn" and isinstance(value, str) and value not in _NAMED_FLOATS:
+        if dtype.name == "float4_e2m1fn" and isinstance(value, str) and value not in NAMED_FLOATS:
             return _frozen(_bytes(value, np.dtype("V1"), strict).view(dtype))
         array[()] = _number(value, dtype, strict)
         return _frozen(array)
@@ -77,13 +77,13 @@ def render_v2_fill(array: NDArray[Any], *, kind: str, plain_text: bool = False) 
     if dtype.name in NAMED:
         if dtype.name == "float4_e2m1fn":
             return base64.standard_b64encode(array.tobytes()).decode()
-        return int(array) if "int" in dtype.name else _render_float(float(array))
+        return int(array) if "int" in dtype.name else render_float(float(array))
     match kind:
         case "f":
-            return _render_float(float(array))
+            return render_float(float(array))
         case "c":
             value = complex(array)
-            return [_render_float(value.real), _render_float(value.imag)]
+            return [render_float(value.real), render_float(value.imag)]
         case "m" | "M":
             return int(array.view("i8"))
         case "S" if plain_text:
@@ -101,7 +101,8 @@ def render_v2_fill(array: NDArray[Any], *, kind: str, plain_text: bool = False) 
             return array.item()
 
 
-def _render_float(value: float) -> float | str:
+def render_float(value: float) -> float | str:
+    """Return `value` as in JSON, with NaN and infinities as strings."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -144,8 +145,8 @@ def _number(value: object, dtype: np.dtype[Any], strict: bool) -> float | int:
         minimum, maximum = (0, (1 << bits) - 1) if dtype.name.startswith("u") else (-1 << bits - 1, (1 << bits - 1) - 1)
         return _integer(value, minimum, maximum, strict)
     if isinstance(value, str):
-        if value in _NAMED_FLOATS:
-            return _NAMED_FLOATS[value]
+        if value in NAMED_FLOATS:
+            return NAMED_FLOATS[value]
         if strict or _NUMBER.fullmatch(value) is None:
             raise _wrong("a number, 'NaN', 'Infinity' or '-Infinity'")
         value = float(value)

@@ -79,15 +79,15 @@ class GcsTokenSource(TokenSource[str]):
         token = self._options.token
         match self._source:
             case "metadata":
-                return _untyped("google.auth.compute_engine").Credentials()
+                return import_module("google.auth.compute_engine").Credentials()
             case "file":
                 return _from_document(_read_json(os.path.expanduser(token)), scopes)
             case "document":
                 return _from_document(dict(token), scopes)
             case "credentials":
-                return _untyped("google.auth.credentials").with_scopes_if_required(token, scopes)
+                return import_module("google.auth.credentials").with_scopes_if_required(token, scopes)
             case _:
-                return _untyped("google.auth").default(scopes=scopes, request=request)[0]
+                return import_module("google.auth").default(scopes=scopes, request=request)[0]
 
 
 def make_source(options: GcsOptions, source: Source) -> TokenSource[str]:
@@ -145,11 +145,6 @@ def _read_json(path: str) -> dict[str, Any]:
     return found
 
 
-def _untyped(module: str) -> Any:
-    """Import a module of google-auth, whose annotations are incomplete."""
-    return import_module(module)
-
-
 _KINDS = {
     "service_account": ("google.oauth2.service_account", "from_service_account_info"),
     "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
@@ -172,7 +167,7 @@ def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
     module, method = _KINDS[kind]
     if kind == "external_account" and "environment_id" in (document.get("credential_source") or {}):
         module = "google.auth.aws"
-    make = getattr(_untyped(module).Credentials, method)
+    make = getattr(import_module(module).Credentials, method)
     if kind == "authorized_user":  # its refresh token has scopes of its own; requests for others are refused
         return make(document)
     return make(document, scopes=scopes)

@@ -222,7 +222,7 @@ class S3BucketClient(BucketClient):
         if is_elsewhere(status, text) or (status == 400 and region is not None):
             if client.sender is not request.sender:
                 return True  # another request has switched the region before
-            return self._switch_region(client, region or await fetch_region(client.endpoint, self._options))
+            return self._switch_region(client, region or await fetch_region(client))
         refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
         return status in (400, 401, 403) and refused and self.tokens.record_refusal(request.token)
 
@@ -399,7 +399,7 @@ class S3BucketClient(BucketClient):
 
     async def _find_region(self) -> None:
         client = self._region_client
-        self._switch_region(client, await fetch_region(client.endpoint, self._options))
+        self._switch_region(client, await fetch_region(client))
         self._region_known = True
 
     def _switch_region(self, client: S3RegionClient, region: str | None) -> bool:

@@ -212,12 +212,8 @@ def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
     return custom_ssl_context(trusted, allow_invalid=options.verify is False)
 
 
-async def fetch_region(endpoint: S3Endpoint, options: S3Options) -> str | None:
+async def fetch_region(client: S3RegionClient) -> str | None:
     """Ask the server for the region of the bucket. Every response to an unsigned HEAD names it, refusals included."""
-    client = S3RegionClient(endpoint, options)
-    try:
-        request = Request(client.sender, "HEAD", "", client.path or "/", client.template, Expectation(head=True))
-        response = await client.sender.send(request)
-    finally:
-        await client.sender.aclose()
+    request = Request(client.sender, "HEAD", "", client.path or "/", client.template, Expectation(head=True))
+    response = await client.sender.send(request)
     return region_in(response.headers, bytes(response.body).decode("utf-8", "replace"))

@@ -24,7 +24,7 @@ from aiozarr.http1.response_check import Expectation
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
 from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
 from aiozarr.stores.bucket.store import ObjectStore
-from aiozarr.stores.s3.address import S3Endpoint, S3Options
+from aiozarr.stores.s3.region_client import S3RegionClient
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
@@ -57,8 +57,8 @@ async def test_keys_with_control_characters_are_refused_before_anything_is_sent(
 async def test_the_bucket_of_aws_is_looked_for_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    async def fetch_region(place: S3Endpoint, options: S3Options) -> str | None:
-        asked.append(place.bucket)
+    async def fetch_region(client: S3RegionClient) -> str | None:
+        asked.append(client.endpoint.bucket)
         await asyncio.sleep(0)
         return "eu-north-1"
 

@@ -10,8 +10,9 @@ from aiozarr.errors import StoreError
 from aiozarr.http1.response_check import Headers
 from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3 import bucket_client as module
-from aiozarr.stores.s3.address import S3Endpoint
+from aiozarr.stores.s3.address import S3Endpoint, S3Options
 from aiozarr.stores.s3.messages import is_elsewhere, region_in
+from aiozarr.stores.s3.region_client import S3RegionClient, fetch_region
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
 
@@ -129,8 +130,8 @@ async def test_a_redirect_leads_to_the_buckets_own_region(
         region = region or "us-east-1"
         return S3Endpoint(bucket, f"{server.url}/{region}/{bucket}", region, True, False)
 
-    async def fetch_region(place: S3Endpoint, options: Any) -> str | None:
-        asked.append(place.bucket)
+    async def fetch_region(client: S3RegionClient) -> str | None:
+        asked.append(client.endpoint.bucket)
         return "eu-west-1"
 
     def script(request: Request, reply: Reply) -> Reply:
@@ -173,12 +174,11 @@ async def test_a_server_that_sends_to_a_region_in_a_header_gets_requests_signed_
 
 
 async def test_a_region_is_asked_for_by_an_unsigned_head_of_the_bucket(server: FaultServer) -> None:
-    from aiozarr.stores.s3.address import S3Options
-    from aiozarr.stores.s3.region_client import fetch_region
-
-    place = S3Endpoint("bkt", f"{server.url}/bkt", "us-east-1", True, False)
+    endpoint = S3Endpoint("bkt", f"{server.url}/bkt", "us-east-1", True, False)
+    client = S3RegionClient(endpoint, S3Options(key="k", secret="s"))
     server.script = lambda request, reply: Reply(403, (("x-amz-bucket-region", "sa-east-1"),))
-    assert await fetch_region(place, S3Options(key="k", secret="s")) == "sa-east-1"
+    assert await fetch_region(client) == "sa-east-1"
     (request,) = server.requests
     assert (request.method, request.target) == ("HEAD", "/bkt")
+    await client.sender.aclose()
     assert server.open_connections == 0 or not any("Signature" in r.target for r in server.requests)
