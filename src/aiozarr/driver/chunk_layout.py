@@ -12,6 +12,8 @@ from aiozarr.driver.json_members import rank as parse_rank
 T = TypeVar("T")
 Usage: TypeAlias = Literal["read", "write", "codec"]
 USAGES: tuple[Usage, ...] = ("read", "write", "codec")
+SUFFIXES = {True: "", False: "_soft_constraint"}
+"""The endings of the names of hard and of soft constraints."""
 WHOLE = -1
 """In a chunk shape: the whole dimension. Always a soft constraint."""
 MIN_RATIO, MAX_RATIO = 2.0**-64, 2.0**64
@@ -63,10 +65,8 @@ class Grid:
 
     def to_json(self) -> dict[str, JSON]:
         """Return the JSON of the constraints."""
-        found = {**_vector_json("shape", self.shape), **_vector_json("aspect_ratio", self.aspect_ratio)}
-        if self.elements is not None:
-            found["elements" if self.elements.hard else "elements_soft_constraint"] = self.elements.value
-        return found
+        elements = {} if self.elements is None else {f"elements{SUFFIXES[self.elements.hard]}": self.elements.value}
+        return _vector_json("shape", self.shape) | _vector_json("aspect_ratio", self.aspect_ratio) | elements
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ class ChunkLayout:
         """
         with Members(value, path) as members:
             layout = cls(rank=members.take("rank", parse_rank, None))
-            for hard in (True, False):
-                suffix = "" if hard else "_soft_constraint"
+            for hard, suffix in SUFFIXES.items():
                 origin = members.take(f"grid_origin{suffix}", _vector(_origin, hard), None)
                 order = members.take(f"inner_order{suffix}", permutation, None)
                 layout = layout.merged(
@@ -147,11 +146,9 @@ class ChunkLayout:
         """Return the JSON of the layout."""
         found: dict[str, JSON] = dict(_vector_json("grid_origin", self.grid_origin)) if self.rank else {}
         if self.inner_order is not None and self.rank:
-            name = "inner_order" if self.inner_order.hard else "inner_order_soft_constraint"
-            found[name] = list(self.inner_order.value)
+            found[f"inner_order{SUFFIXES[self.inner_order.hard]}"] = list(self.inner_order.value)
         for usage in USAGES:
-            grid = self.grid(usage).to_json()
-            if grid:
+            if grid := self.grid(usage).to_json():
                 found[f"{usage}_chunk"] = grid
         return {"rank": self.rank} if not found and self.rank is not None else found
 
@@ -222,8 +219,7 @@ def _merged_rank(a: int | None, b: int | None, member: str) -> int | None:
 def _grid(value: JSON, path: str) -> Grid:
     grid = Grid()
     with Members(value, path) as members:
-        for hard in (True, False):
-            suffix = "" if hard else "_soft_constraint"
+        for hard, suffix in SUFFIXES.items():
             shape = members.take(f"shape{suffix}", _vector(_length, hard), None)
             ratio = members.take(f"aspect_ratio{suffix}", _vector(_ratio, hard), None)
             elements = members.take(f"elements{suffix}", lambda each, where: integer(each, where, 0), None)
@@ -270,7 +266,7 @@ def _vector_json(name: str, vector: PerDimension[Any]) -> dict[str, JSON]:
     if not vector:
         return {}
     found: dict[str, JSON] = {}
-    for hard, suffix in ((True, ""), (False, "_soft_constraint")):
+    for hard, suffix in SUFFIXES.items():
         if any(each is not None and each.hard is hard for each in vector):
             found[name + suffix] = [each.value if each is not None and each.hard is hard else None for each in vector]
     return found

@@ -70,17 +70,21 @@ async def open_stored(spec: Spec) -> StoredArray:
                 raise
             new = error
 
+    async def read(access: internal.NodeAccess, owns_store: bool) -> StoredArray | None:
+        found = await read_document(access, spec)
+        if found is None:
+            return None
+        spec.format.match(found[0], spec.metadata, spec.schema, access.url)
+        return _stored(spec, access, owns_store, *found)
+
     async def work(access: internal.NodeAccess, owns_store: bool) -> StoredArray:
         if assumed:
             assert new is not None
             assert not isinstance(new, InvalidSpecError)
             return _stored(spec, access, owns_store, new, None)
         if spec.open:
-            found = await read_document(access, spec)
-            if found is not None:
-                facts, version = found
-                spec.format.match(facts, spec.metadata, spec.schema, access.url)
-                return _stored(spec, access, owns_store, facts, version)
+            if (existing := await read(access, owns_store)) is not None:
+                return existing
             if not spec.create:
                 raise not_found_error(access, spec)
         if isinstance(new, InvalidSpecError):
@@ -96,11 +100,9 @@ async def open_stored(spec: Spec) -> StoredArray:
             if not spec.open:
                 raise exists_error(access) from error
             # Another writer has created it since it was looked for.
-            found = await read_document(access, spec)
-            if found is None:
+            if (existing := await read(access, owns_store)) is None:
                 raise not_found_error(access, spec) from error
-            spec.format.match(found[0], spec.metadata, spec.schema, access.url)
-            return _stored(spec, access, owns_store, *found)
+            return existing
         return stored
 
     return await internal.run_at_target(
