@@ -120,6 +120,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
+            check_key(key, store=self.url)
             raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
 
     async def _on(self, key: str, operation: Callable[[str], Awaitable[T]]) -> T:
