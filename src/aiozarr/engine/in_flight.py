@@ -689,12 +689,13 @@ class DecodeChunks(WorkItem):
         succeeded = self.error is None and not self.refusals and not any(self.errors.values())
         if subscription is not None:
             self._complete(subscription, numbers, succeeded=succeeded)
-        for number, targets in self.targets.items():
-            for each in targets:
-                self._complete(each, (number,), succeeded=succeeded)
-        for number, values in self.values.items():
-            for each in batch.pop_joined(number):
-                request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
+        if self.targets is not _NOTHING:
+            for number, targets in self.targets.items():
+                for each in targets:
+                    self._complete(each, (number,), succeeded=succeeded)
+            for number, values in self.values.items():
+                for each in batch.pop_joined(number):
+                    request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
         self.delivery.decoded(self)
         self.targets = self.values = self.errors = self.refusals = _NOTHING
 

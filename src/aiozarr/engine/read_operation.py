@@ -98,6 +98,7 @@ class ReadOperation(Operation):
         self.indexes: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         self._store = reads[0].store
+        self._may_locate = any([isinstance(read.store, LocatingStore) for read in reads])
         self._lookups: set[asyncio.Task[None]] = set()
         self._origins: dict[int, OriginRequests] = {}  # by the queue of another origin
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
@@ -174,7 +175,7 @@ class ReadOperation(Operation):
 
     def begin_located(self, store: Store, key: str, begin: Callable[[Location | None], None]) -> None:
         """Call `begin` with the place of a stored object; later, if that must be looked up first."""
-        if not isinstance(store, LocatingStore):
+        if not self._may_locate or not isinstance(store, LocatingStore):
             begin(None)
             return
         self.max_pending_ranges = MAX_PENDING_LOCATED
@@ -206,9 +207,9 @@ class ReadOperation(Operation):
         return self.queue if store is self._store else self.state.queue_for(store)
 
     def enqueue(self, request: ScheduledRequest) -> None:
-        queue = request.queue if isinstance(request, ObjectRequest) else self.queue
+        queue = request.queue if self._may_locate and isinstance(request, ObjectRequest) else self.queue
         if queue is self.queue:
-            super().enqueue(request)
+            self._ready.append(request)
             return
         origin = self._origins.get(id(queue))
         if origin is None:
