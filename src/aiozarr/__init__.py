@@ -52,9 +52,10 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr import driver, stores, sync
+    from aiozarr.common.progress import Progress
     from aiozarr.conversion import ConversionPlan, ConversionReport, convert, migrate, plan_conversion
     from aiozarr.driver import open  # noqa: A004  # the public name
-    from aiozarr.engine import Plan, Progress
+    from aiozarr.engine import Plan
     from aiozarr.hierarchy import (
         Array,
         ArrayInfo,
@@ -89,7 +90,8 @@ else:
             ".sync": "",
             ".driver.open_target": "open",
             ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
-            ".engine": "Plan Progress",
+            ".common.progress": "Progress",
+            ".engine": "Plan",
             ".hierarchy": (
                 "Array ArrayInfo BadObject Finding Group GroupInfo ValidateReport VerifyReport View "
                 "consolidate_metadata create_array create_group open_array open_group read_many require_array "

@@ -17,7 +17,8 @@ from aiozarr.cli.targets import StorageOptions, TargetOptions
 from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
-    from aiozarr.engine import Progress, ScheduledStore
+    from aiozarr.common.progress import Progress
+    from aiozarr.engine import ScheduledStore
     from aiozarr.hierarchy import BadObject, Finding, ValidateReport, VerifyReport
     from aiozarr.model import Entry
     from aiozarr.transfer.copy_rules import KeyFilter
@@ -105,7 +106,8 @@ async def _compare(
         NodeNotFoundError: nothing is stored at the source.
     """
     from aiozarr.common.concurrency import map_concurrently
-    from aiozarr.engine import Progress, bind_callback, current_engine
+    from aiozarr.common.progress import Progress
+    from aiozarr.engine import bind_callback, current_engine
     from aiozarr.errors import NodeNotFoundError
 
     report = bind_callback(progress)

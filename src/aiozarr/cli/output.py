@@ -16,7 +16,7 @@ import click
 from aiozarr.common.formatting import printable
 
 if TYPE_CHECKING:
-    from aiozarr.engine import Progress
+    from aiozarr.common.progress import Progress
 
 SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""

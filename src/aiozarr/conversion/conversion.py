@@ -7,12 +7,13 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from typing import Any
 
+from aiozarr.common.progress import ProgressLike, shown_progress
 from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
-from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
+from aiozarr.engine import Engine, Target, bind_callback, run
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.internal import Casting, CodecsLike, DataTypeLike, open_node
 from aiozarr.schedule.events import current_recorder

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each, retrieve_error
 from aiozarr.common.formatting import argument
+from aiozarr.common.progress import Progress
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionJournal, ConversionReport
 from aiozarr.conversion.conversion_task import (
     ArrayPass,
@@ -23,7 +24,7 @@ from aiozarr.conversion.conversion_task import (
     TaskResult,
     run_task,
 )
-from aiozarr.engine import Engine, Progress, ScheduledStore
+from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node

@@ -12,13 +12,14 @@ from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.common.formatting import argument
+from aiozarr.common.progress import ProgressLike, shown_progress
 from aiozarr.conversion.conversion import check_executor, nodes_from, source_nodes
 from aiozarr.conversion.conversion_journal import FOLDER, JOURNAL_KEY, ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ConversionOptions
-from aiozarr.engine import Engine, ProgressLike, Target, bind_callback, run, shown_progress
+from aiozarr.engine import Engine, Target, bind_callback, run
 from aiozarr.errors import NodeExistsError, NodeNotFoundError
 from aiozarr.hierarchy import Array, Group, internal
 from aiozarr.metadata import format_rules

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aiozarr.common.progress import Progress
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, PerDimension
 from aiozarr.driver.index_domain import IndexDomain, repeated_label
 from aiozarr.driver.index_transform import DomainTransform, OutputMap
@@ -16,7 +17,6 @@ from aiozarr.driver.json_members import JSON
 from aiozarr.driver.schema import CodecSchema, Schema, Unit
 from aiozarr.driver.selection import ArraySelection, array_selection, select, strided_selection
 from aiozarr.driver.stored_array import StoredArray, is_stale, rechecked, resized, resolved
-from aiozarr.engine import Progress
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy import Array, View
 from aiozarr.hierarchy.internal import broadcast_values, converted, transformed_view

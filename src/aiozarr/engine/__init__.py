@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from aiozarr.engine.layout import ArrayLayout, check_size, fits_upper_bound
     from aiozarr.engine.listed_chunks import ListedChunk, ListedChunks
     from aiozarr.engine.open_store import Target, check_schemes, close_own_store, opened_store
-    from aiozarr.engine.operation import Progress, ProgressLike, shown_progress
     from aiozarr.engine.plan import NO_READ, LazyRows, MergeLimitBounds, Plan, plan_bounds
     from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
     from aiozarr.engine.read import Read
@@ -31,7 +30,6 @@ else:
             ".layout": "ArrayLayout check_size fits_upper_bound",
             ".listed_chunks": "ListedChunk ListedChunks",
             ".open_store": "Target check_schemes close_own_store opened_store",
-            ".operation": "Progress ProgressLike shown_progress",
             ".plan": "LazyRows MergeLimitBounds NO_READ Plan plan_bounds",
             ".private_thread": "Callback current_engine io_thread shut_down",
             ".read": "Read",
@@ -54,8 +52,6 @@ __all__ = [
     "ListedChunks",
     "MergeLimitBounds",
     "Plan",
-    "Progress",
-    "ProgressLike",
     "Read",
     "ScheduledStore",
     "StartedListing",
@@ -77,6 +73,5 @@ __all__ = [
     "read_small_blocking",
     "run",
     "run_blocking",
-    "shown_progress",
     "shut_down",
 ]

@@ -115,15 +115,17 @@ class WholeChunks(Subscriber[ReadOperation]):
         operation.begun += 1
         key = self.key_of(part)
         output = operation.target(read, part)
-        operation.begin_located(read.store, key, partial(self._begin, key, output))
+        if operation.may_locate:
+            operation.begin_located(read.store, key, partial(self._begin, key, output))
+        else:
+            self._begin(key, output)
 
-    def _begin(self, key: str, output: ChunkOutput, location: Location | None) -> None:
+    def _begin(self, key: str, output: ChunkOutput, location: Location | None = None) -> None:
         pipeline = self.read.layout.largest.pipeline
         if pipeline.raw is None or not self._begin_partial(key, output, location):
             self.request(key, output, location)
 
     def _begin_partial(self, key: str, output: ChunkOutput, location: Location | None) -> bool:
-        from aiozarr.engine.chunk_request import request_chunks
         from aiozarr.engine.partial_chunk import PartialChunk, ranges_of_chunk
 
         operation, read = self.operation, self.read
@@ -163,7 +165,8 @@ class WholeChunks(Subscriber[ReadOperation]):
             if location is not None:
                 self._coalesce(batch, location)
                 continue
-            request_chunks(operation, store, key, batch.byte_range(0), [(batch, (0,))], batch.lengths[0])
+            slices = ((batch, (0,)),)
+            operation.state.coalescer.request(operation, store, key, batch.byte_range(0), slices, batch.lengths[0])
         operation.resume()
         return True
 
@@ -173,20 +176,23 @@ class WholeChunks(Subscriber[ReadOperation]):
         chunk_id = (read.token, key)
         pipeline = read.layout.object_of(output.projection).pipeline
         subscription = Subscription(self, output.out, (output.projection,))
-        if operation.serve_cached(subscription, chunk_id, read.store):
+        if operation.has_cache and operation.serve_cached(subscription, chunk_id, read.store):
             return
         limit = pipeline.max_stored_size
         if location is not None and limit is not None and location.length > limit:
             location = None  # the request by its key says what is wrong
-        batch = operation.subscribe(subscription, chunk_id, pipeline, location)
-        if batch is None:
+        share_key = operation.share_key(chunk_id)
+        if share_key in operation.state.in_flight and operation.join(subscription, share_key, 0, cached=True):
             return
         if location is not None:
-            self._coalesce(batch, location)
+            places = ((0,), (location.start,), (location.length,))
+            self._coalesce(
+                operation.new_batch(subscription, share_key, pipeline, chunk_id, *places, cached=True), location
+            )
         else:
-            from aiozarr.engine.chunk_request import request_chunks
-
-            request_chunks(operation, read.store, key, None, [(batch, (0,))], pipeline.spec.nbytes)
+            batch = operation.new_batch(subscription, share_key, pipeline, chunk_id, cached=True)
+            slices, nbytes = ((batch, (0,)),), pipeline.spec.nbytes
+            operation.state.coalescer.request(operation, read.store, key, None, slices, nbytes)
 
     def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
         operation, store = self.operation, location.store
@@ -221,7 +227,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             operation.subscription_completed(subscription, count, nbytes)
             return
         batch = subscription.batch
-        request = batch.slices[0][0].request if batch is not None and batch.slices else None
+        request = batch.deliveries[0].request if batch is not None and batch.deliveries else None
         may_repeat = isinstance(error, ChecksumError) and not operation.stopped
         key = self.key_of(subscription.parts[0])
         if may_repeat and request is not None and self._is_first_damaged(key, request):

@@ -288,7 +288,7 @@ class BlockingRead(ObjectRequest):
 
         Returns: whether it is decoded, and this request released afterwards.
         """
-        chunk.withdraw()
+        chunk.close((0,))
         if self._whole is None:
             for subscription in chunk.pop_joined(0):
                 subscription.subscriber.request_again(subscription, self.key)

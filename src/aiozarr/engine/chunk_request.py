@@ -184,6 +184,9 @@ class RangeCoalescer:
     that leaves afterwards leaves it to the others.
     """
 
+    request = staticmethod(request_chunks)
+    """Requests chunks whose bytes are merged with no others."""
+
     def __init__(self) -> None:
         self._objects: dict[Hashable, _ObjectRanges] = {}
         self._operations: dict[Operation, None] = {}

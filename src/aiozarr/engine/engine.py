@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiozarr.common.concurrency import TurnGate, gather_all
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.operation import Operation, Progress
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
@@ -23,6 +23,7 @@ from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
+    from aiozarr.common.progress import Progress
     from aiozarr.engine.array_read import BlockStream
     from aiozarr.engine.object_write import ObjectWrite
     from aiozarr.engine.plan import Plan

@@ -166,16 +166,48 @@ MAX_SHORT_BYTES = 64 << 10
 _NOTHING: Any = MappingProxyType({})
 
 
-class ChunksInFlight(dict[Hashable, "list[ChunkBatch]"]):
-    """The batches that readers can join, by the share key of their object and version."""
+class ChunksInFlight(dict[Hashable, "ChunkBatch"]):
+    """The batches that readers can join, by share key. Those of one share key are a linked list."""
 
     def find(self, share_key: Hashable, position: int) -> tuple[ChunkBatch, int] | None:
         """Return the batch that has the chunk at `position` in flight, with its number there."""
-        for batch in self.get(share_key, ()):
+        batch = self.get(share_key)
+        while batch is not None:
             number = batch.number_of(position)
             if number is not None:
                 return batch, number
+            batch = batch.following
         return None
+
+    def add(self, batch: ChunkBatch) -> None:
+        """Let readers join the chunks of `batch`."""
+        batch.is_joinable = True
+        batch.following = self.get(batch.share_key)
+        self[batch.share_key] = batch
+
+    def remove(self, batch: ChunkBatch) -> None:
+        """Let no reader join the chunks of `batch` any more."""
+        batch.is_joinable = False
+        first = self[batch.share_key]
+        if first is not batch:
+            while first.following is not batch:
+                assert first.following is not None
+                first = first.following
+            first.following = batch.following
+        elif batch.following is not None:
+            self[batch.share_key] = batch.following
+        else:
+            del self[batch.share_key]
+
+    def invalidate(self, key: str | None, identity: Hashable) -> None:
+        """Let no reader join chunks of the object `key`, which has this identity, or any (None), and cache none."""
+        for first in list(self.values()):
+            batch: ChunkBatch | None = first
+            while batch is not None:
+                following = batch.following
+                if key is None or batch.may_contain(key, identity):
+                    batch.invalidate()
+                batch = following
 
 
 class ChunkBatch:
@@ -194,7 +226,9 @@ class ChunkBatch:
     Attributes:
         joined: for the numbers of chunks, the subscriptions of other readers. A deque is safe between threads: the
             worker that decodes the chunk takes them from it.
-        slices: the deliveries that bring its chunks, with their numbers; empty before requests are made.
+        deliveries: bring its chunks; empty before requests are made.
+        following: the next batch of the same object in the table.
+        is_joinable: True while it is in the table.
     """
 
     __slots__ = (
@@ -202,13 +236,15 @@ class ChunkBatch:
         "_numbers",
         "_table",
         "caches",
+        "deliveries",
+        "following",
+        "is_joinable",
         "joined",
         "lengths",
         "object_id",
         "pipeline",
         "positions",
         "share_key",
-        "slices",
         "starts",
         "subscription",
     )
@@ -234,16 +270,14 @@ class ChunkBatch:
         self.lengths = lengths
         self.caches: Sequence[ChunkCache] = ()
         self.joined: dict[int, deque[Subscription]] = _NOTHING
-        self.slices: tuple[tuple[ChunkDelivery, Sequence[int]], ...] = ()
+        self.deliveries: tuple[ChunkDelivery, ...] = ()
+        self.following: ChunkBatch | None
+        self.is_joinable: bool
         self._numbers: dict[int, int] | None = None
         self._closed: set[int] | None = None
         if subscription is not None:
             subscription.batch = self
-        batches = table.get(share_key)
-        if batches is None:
-            table[share_key] = [self]
-        else:
-            batches.append(self)
+        table.add(self)
 
     def number_of(self, position: int) -> int | None:
         """Return the number of the chunk at a position of the object; None if it cannot be joined."""
@@ -291,8 +325,7 @@ class ChunkBatch:
 
         Returns: False if readers could not before: this process may have changed the object meanwhile.
         """
-        batches = self._table.get(self.share_key)
-        if batches is None or self not in batches:
+        if not self.is_joinable:
             return False
         if len(self.positions) > 1:
             if self._closed is None:
@@ -300,47 +333,38 @@ class ChunkBatch:
             self._closed.update(numbers)
             if len(self._closed) < len(self.positions):
                 return True
-        batches.remove(self)
-        if not batches:
-            del self._table[self.share_key]
+        self._table.remove(self)
         return True
-
-    def withdraw(self) -> None:
-        """Let no reader join any more."""
-        batches = self._table.get(self.share_key)
-        if batches is not None and self in batches:
-            batches.remove(self)
-            if not batches:
-                del self._table[self.share_key]
 
     def invalidate(self) -> None:
         """Let no reader join, and cache nothing: this process has changed the object."""
-        self.withdraw()
+        if self.is_joinable:
+            self._table.remove(self)
         self.caches = ()
 
     def may_contain(self, key: str, identity: Hashable) -> bool:
         """Return whether its chunks may be of the object `key`, which has this identity."""
-        return not self.slices or any(each.request.may_contain(key, identity) for each, _ in self.slices)
+        return not self.deliveries or any(each.request.may_contain(key, identity) for each in self.deliveries)
 
     def leave(self, subscription: Subscription) -> None:
         """Drop what `subscription` waits for, unless a worker has it. Requests that nobody waits for are cancelled."""
         if subscription is self.subscription:
             self.subscription = None
-            if not self.slices:
+            if not self.deliveries:
                 subscription.left = 0
-            for delivery, numbers in self.slices:
-                subscription.left -= 0 if delivery.is_decoding else len(numbers)
+            for delivery in self.deliveries:
+                subscription.left -= 0 if delivery.is_decoding else len(delivery.numbers_of(self))
         else:
             number = subscription.number
-            if any(delivery.is_decoding and number in numbers for delivery, numbers in self.slices):
+            if any(delivery.is_decoding and number in delivery.numbers_of(self) for delivery in self.deliveries):
                 return
             if (joined := self.joined.get(number)) and subscription in joined:
                 joined.remove(subscription)
                 subscription.left = 0
-        if not self.slices and self.subscription is None:
+        if not self.deliveries and self.subscription is None:
             # Without readers they will not be requested.
             self.close([number for number in range(len(self.positions)) if not self.joined.get(number)])
-        for delivery, _ in self.slices:
+        for delivery in self.deliveries:
             delivery.cancel_unwanted(subscription.subscriber.operation)
 
     def next_operation(self, numbers: Iterable[int]) -> Operation | None:
@@ -372,8 +396,12 @@ class ChunkDelivery(ResponseHandler):
         self.is_decoding = False
         self._undecoded = 0
         self._works: Sequence[DecodeChunks] = ()
-        for batch, numbers in slices:
-            batch.slices = (*batch.slices, (self, numbers))
+        for batch, _ in slices:
+            batch.deliveries = (*batch.deliveries, self)
+
+    def numbers_of(self, batch: ChunkBatch) -> Sequence[int]:
+        """Return the numbers of the chunks of `batch` that the response brings."""
+        return next((numbers for each, numbers in self.slices if each is batch), ())
 
     def bounds(self, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return where chunks begin in the response, and where they end."""
@@ -409,13 +437,17 @@ class ChunkDelivery(ResponseHandler):
             self.is_decoding = True
             self._fail(request, error)
             return
-        works = self.works(request)
+        works = self._begin_decoding()
         if not works:
             request.release()
         for work in works:
             request.pool.submit(work, request.fairness_key)
 
-    def works(self, request: ObjectRequest) -> list[DecodeChunks]:
+    def works(self, request: ObjectRequest) -> Sequence[DecodeChunks]:
+        self._works = self._begin_decoding()
+        return self._works
+
+    def _begin_decoding(self) -> list[DecodeChunks]:
         """Return the decoding of the chunks in pieces; subscriptions that come from now on are late."""
         self.is_decoding = True
         works: list[DecodeChunks] = []
@@ -432,7 +464,6 @@ class ChunkDelivery(ResponseHandler):
                 for at in range(0, len(numbers), size)
             ]
         self._undecoded = len(works)
-        self._works = works
         return works
 
     def _fail(self, request: ObjectRequest, error: BaseException) -> None:

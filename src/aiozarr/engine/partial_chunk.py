@@ -103,8 +103,8 @@ class PartialChunk(Subscriber[ReadOperation]):
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
         batch = subscription.batch
-        if error is None and batch is not None and batch.slices:
-            request = batch.slices[0][0].request
+        if error is None and batch is not None and batch.deliveries:
+            request = batch.deliveries[0].request
             if isinstance(request, FetchRequest):
                 self._states.add((request.version, request.size))
         self._error = self._error or error

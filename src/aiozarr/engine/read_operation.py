@@ -19,7 +19,7 @@ from aiozarr.engine.in_flight import (
     Subscription,
     outcome_key,
 )
-from aiozarr.engine.operation import MAX_PENDING_LOCATED, Operation, OriginRequests, Progress
+from aiozarr.engine.operation import MAX_PENDING_LOCATED, Operation, OriginRequests
 from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
 from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.state import EngineState
@@ -32,6 +32,7 @@ from aiozarr.stores.capabilities import LocatingStore, Location, locate, locate_
 from aiozarr.stores.contract import Store
 
 if TYPE_CHECKING:
+    from aiozarr.common.progress import Progress
     from aiozarr.engine.partial_plan import PartialChunkPlanner
     from aiozarr.engine.shard_index import IndexFetch, OnIndex
 
@@ -59,6 +60,7 @@ class ReadOperation(Operation):
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
+        may_locate: True if chunks may lie in other objects than those of their keys.
         sorting: shards whose points are being sorted; no more at a time than there are threads.
     """
 
@@ -98,7 +100,7 @@ class ReadOperation(Operation):
         self.indexes: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         self._store = reads[0].store
-        self._may_locate = any([isinstance(read.store, LocatingStore) for read in reads])
+        self.may_locate = any([isinstance(read.store, LocatingStore) for read in reads])
         self._lookups: set[asyncio.Task[None]] = set()
         self._origins: dict[int, OriginRequests] = {}  # by the queue of another origin
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
@@ -175,7 +177,7 @@ class ReadOperation(Operation):
 
     def begin_located(self, store: Store, key: str, begin: Callable[[Location | None], None]) -> None:
         """Call `begin` with the place of a stored object; later, if that must be looked up first."""
-        if not self._may_locate or not isinstance(store, LocatingStore):
+        if not self.may_locate or not isinstance(store, LocatingStore):
             begin(None)
             return
         self.max_pending_ranges = MAX_PENDING_LOCATED
@@ -207,7 +209,7 @@ class ReadOperation(Operation):
         return self.queue if store is self._store else self.state.queue_for(store)
 
     def enqueue(self, request: ScheduledRequest) -> None:
-        queue = request.queue if self._may_locate and isinstance(request, ObjectRequest) else self.queue
+        queue = request.queue if self.may_locate and isinstance(request, ObjectRequest) else self.queue
         if queue is self.queue:
             self._ready.append(request)
             return
@@ -227,9 +229,8 @@ class ReadOperation(Operation):
         return object_id if self._outcome_key is None else (object_id, self._outcome_key)
 
     def serve_cached(self, subscription: Subscription, chunk_id: Hashable, store: Store) -> bool:
-        """Have the elements of one chunk copied if it is cached; return whether it is."""
-        if self._cache is None:
-            return False
+        """Have the elements of one chunk copied if it is cached; return whether it is. Only if `has_cache`."""
+        assert self._cache is not None
         oldest = asyncio.get_running_loop().time() - self.settings.chunk_cache_seconds
         values = self._cache.use(chunk_id, oldest)
         if values is None:
@@ -244,23 +245,6 @@ class ReadOperation(Operation):
         self._copying -= 1
         if self._copying in (0, MAX_COPYING // 2):
             self.resume()
-
-    def subscribe(
-        self,
-        subscription: Subscription,
-        object_id: Hashable,
-        pipeline: CodecPipeline,
-        location: Location | None = None,
-    ) -> ChunkBatch | None:
-        """Join the chunk that is an object if it is in flight; else return it as new: its bytes are to be fetched.
-
-        `location`: where its bytes are, if they are a range of another object.
-        """
-        share_key = self.share_key(object_id)
-        if share_key in self.state.in_flight and self.join(subscription, share_key, 0, cached=True):
-            return None
-        place = () if location is None else ((0,), (location.start,), (location.length,))
-        return self.new_batch(subscription, share_key, pipeline, object_id, *place, cached=True)
 
     def join(self, subscription: Subscription, share_key: Hashable, position: int, *, cached: bool) -> bool:
         """Join the chunk at a position of an object if it is in flight; return whether it is."""

@@ -228,7 +228,8 @@ class ShardRead(Subscriber[ReadOperation]):
         """Read an inner chunk that is cached or in flight; return whether it is."""
         operation = self.operation
         subscription = Subscription(self, self._out, (part,))
-        if (cached and operation.serve_cached(subscription, (object_id, position), self._store)) or operation.join(
+        is_cached = cached and operation.has_cache
+        if (is_cached and operation.serve_cached(subscription, (object_id, position), self._store)) or operation.join(
             subscription, share_key, position, cached=cached
         ):
             self._open += 1

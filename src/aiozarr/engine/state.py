@@ -129,9 +129,7 @@ class EngineState:
         if (indexes is None or indexes.is_idle) and not (self.in_flight or self.chunk_caches):
             return
         identity = None if key is None else store.object_identity(key)
-        for batch in [each for batches in self.in_flight.values() for each in batches]:
-            if key is None or batch.may_contain(key, identity):
-                batch.invalidate()
+        self.in_flight.invalidate(key, identity)
         if indexes is not None:
             indexes.invalidate(key, identity)
         if key is None:

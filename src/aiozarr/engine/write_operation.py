@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.layout import ArrayLayout, keyed_projections, parts_of
 from aiozarr.engine.listed_chunks import ListedChunks
 from aiozarr.engine.object_write import ObjectWrite, WriteContext
-from aiozarr.engine.operation import Operation, Progress
+from aiozarr.engine.operation import Operation
 from aiozarr.engine.state import EngineState
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
@@ -26,6 +26,9 @@ from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
+
+if TYPE_CHECKING:
+    from aiozarr.common.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)

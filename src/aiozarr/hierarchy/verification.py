@@ -11,9 +11,9 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 from aiozarr.common.concurrency import ByteSemaphore, for_each
-from aiozarr.engine import Engine, Progress, bind_callback, run
+from aiozarr.common.progress import Progress, ProgressCallback, ProgressLike, shown_progress
+from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.engine.operation import ProgressCallback, ProgressLike, shown_progress
 from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, StoreError
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.group import Group

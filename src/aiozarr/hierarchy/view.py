@@ -15,7 +15,6 @@ from aiozarr.engine import (
     ArrayLayout,
     Callback,
     Engine,
-    Progress,
     Read,
     bind_callback,
     check_size,
@@ -43,8 +42,8 @@ from aiozarr.settings import Settings
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from aiozarr.common.progress import Progress, ProgressLike
     from aiozarr.engine import BlockStream, Plan
-    from aiozarr.engine.operation import ProgressLike
     from aiozarr.grid.fields import FieldNames, Fields
     from aiozarr.hierarchy.array import Array
     from aiozarr.hierarchy.number_casts import Casting
@@ -197,7 +196,7 @@ class View(UnreadValues):
             if progress is None:
                 await self._fill(read)
             else:
-                from aiozarr.engine.operation import shown_progress
+                from aiozarr.common.progress import shown_progress
 
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
                     await self._fill(read, bind_callback(shown))
@@ -232,8 +231,8 @@ class View(UnreadValues):
                 index in `values`. Nothing has been stored.
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
+        from aiozarr.common.progress import shown_progress
         from aiozarr.engine import Write
-        from aiozarr.engine.operation import shown_progress
         from aiozarr.hierarchy.casting import broadcast_values
 
         self._array._check_writeable()

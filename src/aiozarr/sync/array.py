@@ -19,8 +19,8 @@ from aiozarr.sync.wait import Forwarded, blocking_method, iterate, unchanged, wa
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from aiozarr.common.progress import ProgressLike
     from aiozarr.engine import Plan
-    from aiozarr.engine.operation import ProgressLike
     from aiozarr.grid.advanced import ArraySelection
     from aiozarr.hierarchy.number_casts import Casting
     from aiozarr.stores.transformer import StorageTransformer

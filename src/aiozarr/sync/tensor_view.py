@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from aiozarr import driver
+from aiozarr.common.progress import ProgressLike
 from aiozarr.driver.tensor_view import AnyArray, ByDimension
-from aiozarr.engine import ProgressLike
 from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.sync.array import Array
 from aiozarr.sync.wait import Forwarded, blocking_method, unchanged, wait

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Never, ParamSpec, S
 
 import numpy as np
 
-from aiozarr.engine import Progress, ProgressLike, bind_callback, run_blocking, shown_progress
+from aiozarr.engine import bind_callback, run_blocking
+
+if TYPE_CHECKING:
+    from aiozarr.common.progress import Progress, ProgressCallback, ProgressLike
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,13 +32,19 @@ def wait(
     """
     context = copy_context()
 
-    with shown_progress(progress, "aiozarr") as shown:
-
+    def run(shown: ProgressCallback | None) -> T:
         async def call() -> T:
             callback = bind_callback(shown)
             return await asyncio.get_running_loop().create_task(function(callback), context=context)
 
         return run_blocking(call)
+
+    if progress is None:
+        return run(None)
+    from aiozarr.common.progress import shown_progress
+
+    with shown_progress(progress, "aiozarr") as shown:
+        return run(shown)
 
 
 def blocking_function(function: Callable[P, Coroutine[Any, Any, A]], wrap: Callable[[A], B]) -> Callable[P, B]:

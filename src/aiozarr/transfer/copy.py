@@ -9,17 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import argument
-from aiozarr.engine import (
-    Engine,
-    ProgressLike,
-    StartedListing,
-    Target,
-    bind_callback,
-    close_own_store,
-    opened_store,
-    run,
-    shown_progress,
-)
+from aiozarr.common.progress import ProgressLike, shown_progress
+from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_own_store, opened_store, run
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry

@@ -12,7 +12,8 @@ from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
-from aiozarr.engine import Progress, StartedListing
+from aiozarr.common.progress import Progress
+from aiozarr.engine import StartedListing
 from aiozarr.engine.copy import CopiedObject, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.metadata.format_rules import ancestors

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiozarr.common.formatting import format_count, preformatted
-from aiozarr.engine import Progress
+from aiozarr.common.progress import Progress
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry
 

@@ -9,7 +9,7 @@ import pytest
 
 from aiozarr.cli import output
 from aiozarr.cli.output import Output, bytes_text, plain, progress_text, seconds_text
-from aiozarr.engine import Progress
+from aiozarr.common.progress import Progress
 
 
 def test_data_go_to_standard_output_and_talk_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

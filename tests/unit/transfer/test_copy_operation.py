@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aiozarr.engine import Engine, InlinePool, Progress
+from aiozarr.common.progress import Progress
+from aiozarr.engine import Engine, InlinePool
 from aiozarr.errors import (
     ChangedError,
     ChecksumError,

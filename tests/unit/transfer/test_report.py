@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from aiozarr.engine import Progress
+from aiozarr.common.progress import Progress
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry
 from aiozarr.transfer.report import CopyCounters

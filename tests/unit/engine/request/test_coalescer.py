@@ -88,7 +88,8 @@ async def test_each_chunk_finds_its_bytes_in_the_merged_response() -> None:
     coalescer, reader = new_coalescer(), Caller()
     batch = add(coalescer, reader, 20, 35)
     await asyncio.sleep(0)
-    ((delivery, numbers),) = batch.slices
+    (delivery,) = batch.deliveries
+    numbers = delivery.numbers_of(batch)
     assert delivery.bounds(batch, numbers) == ([0, 15], [10, 25])
 
 

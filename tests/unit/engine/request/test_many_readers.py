@@ -244,7 +244,7 @@ async def test_a_reader_that_joins_while_a_worker_decodes_causes_no_request(
     await asyncio.to_thread(begun.wait, 30)
     second = asyncio.ensure_future(read_window(reader, array, 1, settings=settings))
     third = asyncio.ensure_future(read_window(reader, array, ..., settings=settings))
-    ((chunk,),) = reader.state.in_flight.values()
+    (chunk,) = reader.state.in_flight.values()
     while len(chunk.joined.get(0, ())) < 2:
         await asyncio.sleep(0)
     go_on.set()

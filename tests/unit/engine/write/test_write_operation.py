@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import Buffer
 
-from aiozarr.engine import Progress, encoder
+from aiozarr.common.progress import Progress
+from aiozarr.engine import encoder
 from aiozarr.engine.encoder import encode_chunk
 from aiozarr.errors import StoreError
 from aiozarr.model import Precondition, Version
