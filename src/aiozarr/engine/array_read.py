@@ -157,8 +157,8 @@ class WholeChunks(Subscriber[ReadOperation]):
                     error.store, error.key = read.store.url, key
                 operation.stop(error)
                 return
-            operation.object_completed(output.out)
-            operation.add_chunks(1, output.projection.size * output.out.dtype.itemsize)
+            nbytes = output.projection.size * output.out.dtype.itemsize
+            operation.objects_completed((output.out,), 1, nbytes)
 
         chunk = PartialChunk(operation, store, pipeline, ranges, completed, is_object=location is None)
         for batch in chunk.subscribe(chunk_id, 0 if location is None else location.start):
@@ -223,8 +223,8 @@ class WholeChunks(Subscriber[ReadOperation]):
     ) -> None:
         operation = self.operation
         if error is None:
-            operation.object_completed(subscription.out)
-            operation.subscription_completed(subscription, count, nbytes)
+            operation.subscription_completed(subscription)
+            operation.objects_completed((subscription.out,), count, nbytes)
             return
         batch = subscription.batch
         request = batch.deliveries[0].request if batch is not None and batch.deliveries else None
@@ -234,7 +234,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             self.request_again(subscription, key)
         else:
             self._stop(error, key)
-            operation.subscription_completed(subscription, 0, 0)
+            operation.subscription_completed(subscription)
 
     def request_again(self, subscription: Subscription, key: str) -> None:
         operation = self.operation
@@ -242,7 +242,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             operation.ready_at = operation.now()
             self._request_again(key, ChunkOutput(subscription.out, subscription.parts[0]))
         subscription.left = 0
-        operation.subscription_completed(subscription, 0, 0)
+        operation.subscription_completed(subscription)
         operation.resume()
 
     def _is_first_damaged(self, key: str, request: ObjectRequest) -> bool:

@@ -111,7 +111,7 @@ class PartialChunk(Subscriber[ReadOperation]):
         self._left -= 1
         if not self._left:
             self._on_completed(self._error)
-        self.operation.subscription_completed(subscription, 0, 0)
+        self.operation.subscription_completed(subscription)
 
     def missing_error(self, key: str) -> BaseException | None:
         self._missing += 1

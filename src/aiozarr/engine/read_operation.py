@@ -296,26 +296,31 @@ class ReadOperation(Operation):
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
-    def subscription_completed(self, subscription: Subscription, chunks: int, nbytes: int) -> None:
-        """Count the `chunks` of a subscription that are in place, with `nbytes` of elements."""
+    def subscription_completed(self, subscription: Subscription) -> None:
+        """Note an outcome of a subscription; after the last one the read does not wait for it any more."""
         if not subscription.left:
             self._subscriptions.discard(subscription)
-        self.add_chunks(chunks, nbytes)
-        # A read whose objects are not all done has more to wait for.
-        if self.stopped or self.done == self.total:
+        if self.stopped:
             self.check_end()
 
     def add_chunks(self, chunks: int, nbytes: int) -> None:
         """Count chunks that are in place, with `nbytes` of elements."""
         self._chunks_done += chunks
-        if nbytes:
+        if self.has_progress:
             self.report_progress(nbytes)
 
-    def object_completed(self, out: NDArray[Any]) -> None:
-        """Pass on `out`, which has all elements of a stored object."""
-        self.done += 1
+    def objects_completed(self, outs: Sequence[NDArray[Any]], chunks: int = 0, nbytes: int = 0) -> None:
+        """Count stored objects, and the last of their chunks: `outs` have all their elements.
+
+        The last object ends the read.
+        """
+        self.done += len(outs)
         if self._blocks is not None:
-            self._blocks.add(out)
+            for out in outs:
+                self._blocks.add(out)
+        self.add_chunks(chunks, nbytes)
+        if self.done == self.total:
+            self.check_end()
 
     def blocking_read_completed(
         self, request: ObjectRequest, outputs: Sequence[ChunkOutput], error: BaseException | None
@@ -324,15 +329,13 @@ class ReadOperation(Operation):
         self._blocking_reads.discard(request)
         if error is not None:
             self.stop(error)
-            return
-        if not self.stopped:
+        elif self.stopped:
+            self.check_end()
+        else:
             nbytes = 0
             if self.has_progress:
                 nbytes = sum([each.projection.size * each.out.dtype.itemsize for each in outputs])
-            for output in outputs:
-                self.object_completed(output.out)
-            self.add_chunks(len(outputs), nbytes)
-        self.check_end()
+            self.objects_completed([output.out for output in outputs], len(outputs), nbytes)
 
     def missing_error(self, store: Store, key: str) -> BaseException | None:
         """Return the error for an object that is not stored; None to read the fill value. Any thread."""

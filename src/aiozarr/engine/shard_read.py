@@ -274,8 +274,8 @@ class ShardRead(Subscriber[ReadOperation]):
     def chunks_completed(
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
-        self.operation.subscription_completed(subscription, 0 if error is not None else count, nbytes)
-        self._count_down(count, error)
+        self.operation.subscription_completed(subscription)
+        self._placed(count, nbytes, error)
 
     def _placed(self, count: int, nbytes: int, error: BaseException | None) -> None:
         if error is None:
@@ -302,9 +302,7 @@ class ShardRead(Subscriber[ReadOperation]):
                 nbytes = output.projection.size * self._out.dtype.itemsize
                 chunk.place(output, partial(self._placed, 1, nbytes))
         else:
-            operation.object_completed(self._out)
-            operation.report_progress(0)
-            operation.check_end()
+            operation.objects_completed((self._out,))
 
     def _read_again(self, error: BaseException) -> None:
         """Read all of the shard again: old and new inner chunks must not stand side by side."""
