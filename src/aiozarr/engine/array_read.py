@@ -25,12 +25,11 @@ from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChangedError, ChecksumError, CodecError, StoreError
 from aiozarr.grid.projection import ChunkSelection, CoreRegion
 from aiozarr.schedule.events import Report
-from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import Location
 
 
-def read_steps(operation: ReadOperation, reads: Sequence[Read]) -> Iterator[Callable[[], ScheduledRequest | None]]:
+def read_steps(operation: ReadOperation, reads: Sequence[Read]) -> Iterator[Callable[[], object]]:
     """Yield a function for each stored object of `reads`, or batch of them, that begins to read it."""
     for read in reads:
         if read.layout.shard is not None:
@@ -64,8 +63,8 @@ def _begin_shard(operation: ReadOperation, read: Read, part: ChunkSelection) -> 
 
 def _blocking_read(
     operation: ReadOperation, chunks: WholeChunks, part: ChunkSelection, parts: Iterator[ChunkSelection]
-) -> BlockingRead:
-    """Return a request for `part` and as many of `parts` as make a batch."""
+) -> None:
+    """Request `part` and as many of `parts` as make a batch."""
     read, layout = chunks.read, chunks.read.layout
     # The last batches are small: all threads are finished at about the same time.
     batch_bytes = operation.queue.batch_bytes(operation.bytes_left)
@@ -87,7 +86,7 @@ def _blocking_read(
         share_key = operation.share_key(chunk_id)
         request.share(key, ChunkBatch(operation.state.in_flight, share_key, pipeline, None, chunk_id))
     operation.await_blocking(request)
-    return request
+    operation.enqueue(request)
 
 
 class WholeChunks(Subscriber[ReadOperation]):
@@ -145,7 +144,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             if operation.stopped:
                 pass
             elif is_uncertain or isinstance(error, ChangedError | CodecError):
-                self._request_again(key, output)
+                self._locate_again(key, output)
             elif error is not None:
                 self._stop(error, key)
             else:
@@ -214,7 +213,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         self.request(chunk_id[1], operation.target(self.read, part))
         return True
 
-    def _request_again(self, key: str, output: ChunkOutput) -> None:
+    def _locate_again(self, key: str, output: ChunkOutput) -> None:
         self.operation.begin_located(self.read.store, key, partial(self.request, key, output))
         self.operation.resume()
 
@@ -240,7 +239,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         operation = self.operation
         if not operation.stopped:
             operation.ready_at = operation.now()
-            self._request_again(key, ChunkOutput(subscription.out, subscription.parts[0]))
+            self._locate_again(key, ChunkOutput(subscription.out, subscription.parts[0]))
         subscription.left = 0
         operation.subscription_completed(subscription)
         operation.resume()
@@ -249,8 +248,8 @@ class WholeChunks(Subscriber[ReadOperation]):
         """Return whether `request` is the first for `key` with damaged bytes; several subscriptions may say so."""
         return self._repeated.setdefault(key, request) is request
 
-    def missing_error(self, key: str) -> BaseException | None:
-        return self.operation.missing_error(self.read.store, key)
+    def note_missing(self, key: str) -> BaseException | None:
+        return self.operation.note_missing(self.read.store, key)
 
     def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
         return self.read.layout.unpadded(projection)

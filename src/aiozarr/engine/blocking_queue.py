@@ -226,7 +226,7 @@ class BlockingRequestTask(WorkItem):
         assert isinstance(store, BlockingStore)
         return self.request.send_blocking_with(store, followers) or super().run_batch_from(batch, at)
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         failure, self.failure = self.failure, None
         if failure is not None and failure.retryable and not self.request.cancelled:
             self.queue.retry(self, failure)

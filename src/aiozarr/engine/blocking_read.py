@@ -157,7 +157,7 @@ class BlockingRead(ObjectRequest):
             return None
 
     def _fill(self, store: BlockingStore, output: ChunkOutput) -> None:
-        if (error := self._operation.missing_error(store, self.key)) is not None:
+        if (error := self._operation.note_missing(store, self.key)) is not None:
             raise error
         output.projection.fill(output.out, self._read.layout.spec.fill_value)
 
@@ -297,5 +297,5 @@ class BlockingRead(ObjectRequest):
         delivery = ChunkDelivery(((chunk, (0,)),), None)
         delivery.request = self
         self.value = None if self._whole[0] is None else Value(self._whole[0], None, None)
-        delivery.completed(self, None)
+        delivery.response_completed(self, None)
         return True

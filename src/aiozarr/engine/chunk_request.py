@@ -43,12 +43,12 @@ def request_chunks(
     """
     pipeline = slices[0][0].pipeline
     delivery = ChunkDelivery(slices, None if byte_range is None else byte_range.start)
-    if expected > operation.settings.max_request_bytes and not operation.queue_of(store).is_blocking:
+    if expected > operation.settings.max_request_bytes and not operation.queue_for(store).is_blocking:
         is_single = len(slices) == 1 and len(slices[0][1]) == 1
         is_versioned = store.identity not in operation.without_versions
         limit = split_limit(store, operation.settings) if is_versioned else NO_SPLIT
         if is_single and (byte_range is None or if_match is not None) and limit < expected:
-            _LargeChunk(operation, store, key, byte_range, delivery, expected, limit, if_match)
+            _LargeChunk(operation, store, key, byte_range, delivery, expected, limit, if_match).begin()
             return
     request = FetchRequest(
         operation,
@@ -110,7 +110,10 @@ class _LargeChunk:
         self._first, self._response = self._new_request(self._read.first, expected)
         if byte_range is not None and self._first.timing is not None:
             self._first.timing.ready = operation.now()
-        operation.enqueue(self._first)
+
+    def begin(self) -> None:
+        """Enqueue the first part; a task fetches the others and puts them together."""
+        self._operation.enqueue(self._first)
         self._whole.task = asyncio.get_running_loop().create_task(self._read.read())
         self._whole.task.add_done_callback(self._completed)
 
@@ -161,7 +164,7 @@ class _LargeChunk:
             # Its times are reported when the bytes are decoded.
             whole.timing, first.timing = first.timing, None
             first.release()
-            self._delivery.completed(whole, error)
+            self._delivery.response_completed(whole, error)
         finally:
             error = None  # its traceback leads to this request
 

@@ -157,10 +157,10 @@ class Engine:
 
         for read in reads:
             read.layout.check_read(settings, read.maps)
-        self._prepare(settings)
+        self._grow_pool(settings)
         if not self._start_gate.try_enter():
             await self._start_gate.enter()
-        await self.sort(reads)
+        await self.prepare(reads)
         begun = 0.0 if report is None else monotonic()
         groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
         try:
@@ -193,9 +193,9 @@ class Engine:
 
         for write in writes:
             write.layout.check_write(settings, write.maps)
-        self._prepare(settings)
+        self._grow_pool(settings)
         await self._start_gate.enter()
-        await self.sort(writes)
+        await self.prepare(writes)
         begun = 0.0 if report is None else monotonic()
         try:
             await _run_all(
@@ -217,7 +217,7 @@ class Engine:
         from aiozarr.engine.array_read import BlockStream
 
         read.layout.check_read(settings, read.maps)
-        self._prepare(settings)
+        self._grow_pool(settings)
         return BlockStream(self.state, read, settings=settings, prefetch=prefetch, report=report)
 
     async def probe(self, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
@@ -225,10 +225,10 @@ class Engine:
         from aiozarr.engine.probe import probe
 
         read.layout.check_read(settings, read.maps)
-        await self.sort([read])
+        await self.prepare([read])
         return await probe(self.state, read, settings=settings, report=report)
 
-    async def sort(self, operations: Sequence[Read | Write]) -> None:
+    async def prepare(self, operations: Sequence[Read | Write]) -> None:
         """Sort long index arrays by chunk, in a worker, and have the first of located chunks located.
 
         The others usually need nothing else, and are begun in one turn of the loop then. `read`, `write` and `probe` do
@@ -257,7 +257,7 @@ class Engine:
         await self.state.close()
         self.state.pool.close()
 
-    def _prepare(self, settings: Settings) -> None:
+    def _grow_pool(self, settings: Settings) -> None:
         if settings.decode_threads is not None and isinstance(self.state.pool, ThreadPool):
             self.state.pool.resize(settings.decode_threads)
 

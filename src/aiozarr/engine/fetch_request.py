@@ -49,7 +49,7 @@ class ObjectRequest(ScheduledRequest):
     def __init__(self, operation: Operation, store: Store, key: str, held: int) -> None:
         super().__init__(operation.policy, held)
         self.pool = operation.pool
-        self.queue: RequestQueue = operation.queue_of(store)
+        self.queue: RequestQueue = operation.queue_for(store)
         self.store = store
         self.key = key
         self.settings = operation.settings
@@ -102,7 +102,7 @@ class ResponseHandler(ABC):
     """What follows on the response of a `FetchRequest`. All methods run on the loop."""
 
     @abstractmethod
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
         """Process the response, `request.value`, or `error`. `FetchRequest.release` must follow sooner or later."""
 
     def works(self, request: FetchRequest) -> Sequence[WorkItem]:
@@ -121,7 +121,7 @@ class ResponseHandler(ABC):
 class _NoHandler(ResponseHandler):
     """Stands for the handler of a request that was released."""
 
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
         raise AssertionError("the request was released")
 
 
@@ -220,7 +220,7 @@ class FetchRequest(ObjectRequest):
 
     def failed(self, error: Exception) -> None:
         """Take the error of a store that was asked without a task."""
-        if isinstance(error, StoreError) and self.is_taken(error):
+        if isinstance(error, StoreError) and self.take_refusal(error):
             self.fetched(None)
         else:
             self._respond(self, error)
@@ -238,7 +238,7 @@ class FetchRequest(ObjectRequest):
             else:
                 value = await self.store.fetch(self.key, self.range, if_match=self.condition, **self.bound)
         except StoreError as error:
-            if not self.is_taken(error):
+            if not self.take_refusal(error):
                 raise
             value = None
         self.take(value)
@@ -247,7 +247,7 @@ class FetchRequest(ObjectRequest):
         try:
             value = store.fetch_now(self.key, self.range, if_match=self.condition, **self.bound)
         except StoreError as error:
-            if not self.is_taken(error):
+            if not self.take_refusal(error):
                 raise
             value = None
         self.take(value)
@@ -258,8 +258,8 @@ class FetchRequest(ObjectRequest):
         version = self.if_match
         return version if version is None or can_condition(self.store, version) else None
 
-    def is_taken(self, error: StoreError) -> bool:
-        """Return whether an error of the store is taken for "nothing is stored", or for a part of the bytes."""
+    def take_refusal(self, error: StoreError) -> bool:
+        """Take an error of the store for "nothing is stored", or for a part of the bytes; return whether it is one."""
         if isinstance(error, ShortReadError) and self.tolerates_clipping:
             self.is_clipped = True
             return True
@@ -304,7 +304,7 @@ class FetchRequest(ObjectRequest):
         self.account(error)
         if error is not None:
             self.held = 0  # the queue has given it back
-        self.handler.completed(self, error)
+        self.handler.response_completed(self, error)
 
     def start_blocking(self) -> Sequence[WorkItem]:
         return self.handler.works(self)
@@ -334,6 +334,11 @@ class FetchRequest(ObjectRequest):
             waiting, self._waiting = self._waiting, None
             for operation in waiting:
                 operation.released()
+
+    def hand_over(self, handler: ResponseHandler) -> None:
+        """Leave the response, which has come, to another handler; `release` is left to it, too."""
+        self.handler = handler
+        handler.response_completed(self, None)
 
     def cancel_for(self, operation: Operation) -> None:
         """Cancel the request, which nobody wants any more. `operation` does not end before the request is released."""
@@ -387,7 +392,7 @@ class AwaitedResponse(ResponseHandler):
     def next_owner(self) -> Operation | None:
         return self._next_owner()
 
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
         self._error = error
         self._future.set_result(None)
 

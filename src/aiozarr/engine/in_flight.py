@@ -113,7 +113,7 @@ class Subscriber(ABC, Generic[OperationT_co]):
         """
 
     @abstractmethod
-    def missing_error(self, key: str) -> BaseException | None:
+    def note_missing(self, key: str) -> BaseException | None:
         """Return the error for a `key` that is not stored, or None to read the fill value. Any thread."""
 
     def request_again(self, subscription: Subscription, key: str) -> None:
@@ -159,10 +159,10 @@ class Subscription:
 # --- batches -----------------------------------------------------------------------------------------------------
 
 
-# One object for all batches that no other reader joins, and for all work that is done for one reader: most of them.
 MAX_SHORT_BYTES = 64 << 10
 """Chunks that the loop decodes if no thread is busy: that takes at most 0.1 ms."""
 
+# One object for all batches that no other reader joins, and for all work that is done for one reader: most of them.
 _NOTHING: Any = MappingProxyType({})
 
 
@@ -432,7 +432,7 @@ class ChunkDelivery(ResponseHandler):
 
     # --- to the workers ---------------------------------------------------------------------------------------------
 
-    def completed(self, request: ObjectRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: ObjectRequest, error: BaseException | None) -> None:
         if error is not None:
             self.is_decoding = True
             self._fail(request, error)
@@ -551,7 +551,7 @@ class DecodeChunks(WorkItem):
         begun = monotonic()
         count = _decode_for_one(decoder, works)
         if not count and decoder.shares_batches and len(works) > 1:
-            count = _decode_shared(decoder, works)
+            count = _decode_together(decoder, works)
         if not count:
             return super().run_batch_from(batch, at)
         # The time of chunks that were decoded together is divided among them, one after the other.
@@ -592,7 +592,7 @@ class DecodeChunks(WorkItem):
         (begin,), (end,) = self.delivery.bounds(self.batch, (number,))
         return memoryview(value.data)[begin:end]
 
-    def targets_of(self, number: int) -> list[ChunkOutput]:
+    def take_targets(self, number: int) -> list[ChunkOutput]:
         """Take the subscriptions of other readers, and return all outputs of a chunk."""
         subscription, targets = self._reader(), []
         if subscription is not None:
@@ -613,7 +613,7 @@ class DecodeChunks(WorkItem):
             return
         if batch.caches or batch.joined:
             shared = self.numbers if batch.caches else [each for each in self.numbers if batch.joined.get(each)]
-            self._decode_shared(shared)
+            self._decode_for_several(shared)
             alone = [number for number in self.numbers if number not in self.errors]
         if not alone:
             return
@@ -648,13 +648,13 @@ class DecodeChunks(WorkItem):
                 joined = self.targets[number] = batch.pop_joined(number)
                 targets += [(each, each.parts[0]) for each in joined]
             for subscription, part in targets:
-                error = subscription.subscriber.missing_error(key)
+                error = subscription.subscriber.note_missing(key)
                 if error is None:
                     part.fill(subscription.out, fill_value)
                 else:
                     self.refusals[subscription] = error
 
-    def _decode_shared(self, numbers: Sequence[int]) -> None:
+    def _decode_for_several(self, numbers: Sequence[int]) -> None:
         """Decode chunks that several readers or caches want; several together where that is cheaper."""
         self._expect_several()
         decoder = thread_decoder(self.batch.pipeline)
@@ -665,7 +665,7 @@ class DecodeChunks(WorkItem):
             for place, number in enumerate(some):
                 try:
                     if decoded is None:
-                        self._decode_one(number, self.targets_of(number))
+                        self._decode_one(number, self.take_targets(number))
                     else:
                         self.take(number, decoded[place])
                 except BaseException as error:
@@ -678,7 +678,7 @@ class DecodeChunks(WorkItem):
         self._expect_several()
         if self.batch.caches:
             values = self.values[number] = kept_copy(values)
-        copy_to(values, self.targets_of(number))
+        copy_to(values, self.take_targets(number))
 
     def _decode_one(self, number: int, targets: Sequence[ChunkOutput]) -> None:
         batch = self.batch
@@ -709,7 +709,7 @@ class DecodeChunks(WorkItem):
 
     # --- on the loop ------------------------------------------------------------------------------------------------
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         batch, numbers, subscription, request = self.batch, self.numbers, self.subscription, self.delivery.request
         # If readers could not join until now, this process may have changed the object since its bytes were read.
         if batch.close(numbers) and self.values:
@@ -774,7 +774,7 @@ class CopyChunk(WorkItem):
         part = self.subscription.parts[0]
         part.scatter(self.subscription.out, part.gather(self.values))
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         observer = self.subscription.subscriber.operation.observer
         if observer is not None:
             observer.add_decode_time(self.store.url, self.ended - self.started)
@@ -805,7 +805,7 @@ def _decode_for_one(decoder: ChunkDecoder, works: Sequence[DecodeChunks]) -> int
     return plan.count
 
 
-def _decode_shared(decoder: ChunkDecoder, works: Sequence[DecodeChunks]) -> int:
+def _decode_together(decoder: ChunkDecoder, works: Sequence[DecodeChunks]) -> int:
     """Decode chunks that several readers or caches want as a batch; return how many."""
     decoded = decoder.decode_shared([work.encoded(work.numbers[0]) for work in works])
     if decoded is None:

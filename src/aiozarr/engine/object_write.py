@@ -103,17 +103,20 @@ class ObjectWrite(ObjectRequest):
                 data, _ = await self._encode(None, [self])
                 await self._store(data)
             return
-        swap = await self._can_swap()
+        is_conditional = await self._checks_conditions()
         # The lock of the commit excludes other writers in this process. Races are with other processes.
         await self.context.group_commit.commit(
-            self.store.object_identity(self.key), self, partial(self._commit, swap=swap), self._can_merge_with
+            self.store.object_identity(self.key),
+            self,
+            partial(self._commit, is_conditional=is_conditional),
+            self._can_merge_with,
         )
 
     def _can_merge_with(self, other: ObjectWrite) -> bool:
         """Return whether one write can store the values of both, which are for the same object."""
         return other.context.encoder.layout is self.context.encoder.layout
 
-    async def _commit(self, group: Sequence[ObjectWrite], *, swap: bool) -> Sequence[ObjectWrite]:
+    async def _commit(self, group: Sequence[ObjectWrite], *, is_conditional: bool) -> Sequence[ObjectWrite]:
         """Change the stored object.
 
         Returns: the members of `group` whose values were stored.
@@ -122,7 +125,7 @@ class ObjectWrite(ObjectRequest):
         async def attempt() -> Sequence[ObjectWrite]:
             nonlocal group
             value = await self._fetch()
-            erasable = self._erasable(value) if swap else None
+            erasable = self._erasable(value) if is_conditional else None
             can_erase = self._can_erase(erasable)
             try:
                 data, group = await self._encode(value, group, can_erase=can_erase)
@@ -134,7 +137,7 @@ class ObjectWrite(ObjectRequest):
             if data is None and value is None:
                 self.event_kind = "fetch"
             else:
-                precondition = None if data is None else self._precondition(value, swap=swap)
+                precondition = None if data is None else self._precondition(value, is_conditional=is_conditional)
                 await self._store(data, precondition, erasable)
             return group
 
@@ -150,7 +153,7 @@ class ObjectWrite(ObjectRequest):
     def _lock(self) -> AbstractAsyncContextManager[None]:
         return self.state.key_locks.hold(self.store.object_identity(self.key))
 
-    async def _can_swap(self) -> bool:
+    async def _checks_conditions(self) -> bool:
         """Return whether the store checks conditions of writes. A store that does not know is probed."""
         store, locks = self.store, self.state.key_locks
         if store.supports.conditional_writes is None:
@@ -172,10 +175,10 @@ class ObjectWrite(ObjectRequest):
         """Return whether a stored object that gets fill values only is erased; `version` is that of `_erasable`."""
         return version is not None or self.context.stores_empty is False
 
-    def _precondition(self, value: Value | None, *, swap: bool) -> Precondition | None:
-        if swap and value is None:
+    def _precondition(self, value: Value | None, *, is_conditional: bool) -> Precondition | None:
+        if is_conditional and value is None:
             return IfAbsent()
-        if swap and value is not None and value.version is not None and not value.version.weak:
+        if is_conditional and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
         if self.context.is_guarded and not self.projection.is_complete:
             self.state.warn_unsafe(self.store)
@@ -325,8 +328,7 @@ class ObjectWrite(ObjectRequest):
         if data is None and value is None:
             self.event_kind = "fetch"
             return
-        precondition = IfAbsent() if value is None else None if value.version is None else IfMatch(value.version)
-        self._store_blocking(store, data, precondition, version)
+        self._store_blocking(store, data, self._precondition(value, is_conditional=True), version)
 
     def _fetch_blocking(self, store: BlockingStore) -> Value | None:
         self.sent += 1

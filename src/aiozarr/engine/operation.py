@@ -126,7 +126,7 @@ class Operation(RequestSource):
         self._awaited -= 1
         self.check_end()
 
-    def queue_of(self, store: Store) -> RequestQueue:
+    def queue_for(self, store: Store) -> RequestQueue:
         """Return the queue that requests of this operation to `store` wait in."""
         return self.queue
 

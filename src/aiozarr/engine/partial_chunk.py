@@ -113,9 +113,9 @@ class PartialChunk(Subscriber[ReadOperation]):
             self._on_completed(self._error)
         self.operation.subscription_completed(subscription)
 
-    def missing_error(self, key: str) -> BaseException | None:
+    def note_missing(self, key: str) -> BaseException | None:
         self._missing += 1
-        return self.operation.missing_error(self._store, key)
+        return self.operation.note_missing(self._store, key)
 
     def is_one_version(self, state: EngineState) -> bool:
         """Return whether the ranges are of one version of a chunk of the right length, or all missing."""

@@ -93,7 +93,7 @@ class _Prefault(WorkItem):
     def run(self) -> None:
         self.populate()
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         self.owner.piece_done()
 
 

@@ -50,8 +50,7 @@ class ReadOperation(Operation):
     Args:
         state: the shared state of the I/O thread.
         reads: the reads.
-        steps: yields a function for each stored object, or batch of them, which begins it. The function may return a
-            request to send at once.
+        steps: yields a function for each stored object, or batch of them, which begins it.
         blocks: where the elements of each stored object go; None: to their places in the output of the read.
 
     Attributes:
@@ -68,7 +67,7 @@ class ReadOperation(Operation):
         self,
         state: EngineState,
         reads: Sequence[Read],
-        steps: Callable[[ReadOperation, Sequence[Read]], Iterator[Callable[[], ScheduledRequest | None]]],
+        steps: Callable[[ReadOperation, Sequence[Read]], Iterator[Callable[[], object]]],
         *,
         settings: Settings,
         report: Report | None,
@@ -143,9 +142,7 @@ class ReadOperation(Operation):
             step = next(self._steps, None)
             if step is None:
                 break
-            request = step()
-            if request is not None:
-                return request
+            step()
             if self._ready:
                 return self._ready.popleft()
         self.check_end()
@@ -205,7 +202,7 @@ class ReadOperation(Operation):
         self._lookups.add(lookup)
         lookup.add_done_callback(completed)
 
-    def queue_of(self, store: Store) -> RequestQueue:
+    def queue_for(self, store: Store) -> RequestQueue:
         return self.queue if store is self._store else self.state.queue_for(store)
 
     def enqueue(self, request: ScheduledRequest) -> None:
@@ -320,6 +317,8 @@ class ReadOperation(Operation):
                 self._blocks.add(out)
         self.add_chunks(chunks, nbytes)
         if self.done == self.total:
+            if self._prefault is not None:
+                self._prefault.stop()
             self.check_end()
 
     def blocking_read_completed(
@@ -337,7 +336,7 @@ class ReadOperation(Operation):
                 nbytes = sum([each.projection.size * each.out.dtype.itemsize for each in outputs])
             self.objects_completed([output.out for output in outputs], len(outputs), nbytes)
 
-    def missing_error(self, store: Store, key: str) -> BaseException | None:
+    def note_missing(self, store: Store, key: str) -> BaseException | None:
         """Return the error for an object that is not stored; None to read the fill value. Any thread."""
         for keys in self._missing:
             keys.add(key)
@@ -388,10 +387,7 @@ class ReadOperation(Operation):
     def is_idle(self) -> bool:
         if self._subscriptions or self.indexes or self._blocking_reads or not super().is_idle():
             return False
-        if self._prefault is None:
-            return True
-        self._prefault.stop()
-        return not self._prefault.under_way
+        return self._prefault is None or not self._prefault.under_way
 
     def add_to_report(self) -> None:
         if self.report is not None:

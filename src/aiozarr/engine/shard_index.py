@@ -98,6 +98,7 @@ class ShardIndexes:
         fetch = self.in_flight.get(share_key)
         if fetch is None:
             fetch = IndexFetch(self, operation, store, key, layout, shard_id, share_key, whole_bytes)
+            self.in_flight[share_key] = fetch
             if ready_since is not None and fetch.request.timing is not None:
                 fetch.request.timing.ready = ready_since
             operation.enqueue(fetch.request)
@@ -161,7 +162,6 @@ class IndexFetch(ResponseHandler):
             # A server may clip the range without the object's size. A read by the index proves that no byte is missing.
             tolerates_clipping=whole_bytes is not None,
         )
-        indexes.in_flight[share_key] = self
 
     async def _fetch_tail(self, request: FetchRequest) -> Value | None:
         """Fetch the index from a store that refuses suffix ranges, by the size of the shard, which may be known."""
@@ -212,7 +212,7 @@ class IndexFetch(ResponseHandler):
     def works(self, request: FetchRequest) -> Sequence[WorkItem]:
         return (FunctionCall(self._decode, lambda work: self._end(work.error), request.held),)
 
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
         if error is None and self._layout.index_nbytes >= MIN_INDEX_BYTES:
             for work in self.works(request):
                 request.pool.submit(work, request.fairness_key)
@@ -285,9 +285,8 @@ class IndexFetch(ResponseHandler):
                 batch.invalidate()
         delivery = ChunkDelivery(self._batches, 0)
         delivery.request = request
-        request.handler = delivery
         self._batches = []
-        delivery.completed(request, None)
+        request.hand_over(delivery)
 
 
 OnIndex: TypeAlias = Callable[[IndexFetch, BaseException | None], None]

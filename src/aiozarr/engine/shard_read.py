@@ -155,7 +155,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._partial.clear()
         self._open = 1  # until all are subscribed to
         if entry.index is None:
-            error = self.operation.missing_error(self._store, self._key)
+            error = self.operation.note_missing(self._store, self._key)
             if error is not None:
                 self.operation.stop(error)
                 return
@@ -316,5 +316,5 @@ class ShardRead(Subscriber[ReadOperation]):
         operation.state.chunk_caches.drop_object(self._store.object_identity(self._key))
         self._find_index()
 
-    def missing_error(self, key: str) -> BaseException | None:
-        return self.operation.missing_error(self._store, key)
+    def note_missing(self, key: str) -> BaseException | None:
+        return self.operation.note_missing(self._store, key)

@@ -116,7 +116,7 @@ class WorkItem(ABC):
         return 1
 
     @abstractmethod
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         """Process the result, or `error`, on the loop. Must not raise."""
 
 
@@ -140,7 +140,7 @@ class FunctionCall(WorkItem, Generic[T]):
     def run(self) -> None:
         self.result = self.function()
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         self.on_completed(self)
 
 
@@ -166,7 +166,7 @@ class WorkerPool(ABC):
         """Submit items that one thread runs, one after the other."""
 
     def submit_from(self, loop: asyncio.AbstractEventLoop, work: WorkItem) -> None:
-        """Submit an item from the thread of `loop`, on which `completed` is called."""
+        """Submit an item from the thread of `loop`, on which `work_completed` is called."""
         self.submit(work)
 
     @abstractmethod
@@ -337,9 +337,9 @@ def run_all(batch: Sequence[WorkItem]) -> None:
 
 
 def complete_all(batch: Sequence[WorkItem]) -> None:
-    """Call `completed` of all items of a batch, on the loop."""
+    """Call `work_completed` of all items of a batch, on the loop."""
     for work in batch:
-        work.completed()
+        work.work_completed()
         # The traceback refers to the item: a cycle would keep arrays alive.
         work.error = None
 

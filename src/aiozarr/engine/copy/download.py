@@ -129,7 +129,7 @@ class Download(Operation, ResponseHandler):
 
     # --- an object's way ---------------------------------------------------------------------------------------------
 
-    def completed(self, request: FetchRequest, error: BaseException | None) -> None:
+    def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
         """Have the object of a response written, or give it up."""
         entry, value = self._requests.pop(request), request.value
         self._reads.requests += request.attempts
@@ -212,5 +212,5 @@ class _FileWrite(WorkItem):
             write.error = error
         return len(writes)
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         self.download.written(self)

@@ -92,7 +92,7 @@ def test_a_chunk_whose_readers_were_all_cancelled_is_not_decoded() -> None:
     readers = [Reader(stopped=True), Reader(stopped=True)]
     work = decoding_of(*readers)[0]
     run_all([work])
-    work.completed()
+    work.work_completed()
     for reader in readers:
         assert (reader.out == -1).all()
         assert [type(end) for end in reader.ends] == [CancelledError]
@@ -102,7 +102,7 @@ def test_a_chunk_that_one_reader_still_waits_for_is_decoded() -> None:
     gone, there = Reader(stopped=True), Reader()
     work = decoding_of(gone, there)[0]
     run_all([work])
-    work.completed()
+    work.work_completed()
     assert there.out.tolist() == [0, 1, 2, 3]
     assert there.ends == [None]
 
@@ -112,10 +112,10 @@ def test_a_reader_that_joins_while_a_worker_skips_the_chunk_has_it_decoded_then(
     work, request = decoding_of(gone)
     run_all([work])
     work.batch.join(late.subscription(), 0)
-    work.completed()
+    work.work_completed()
     (again,) = request.later
     run_all([again])
-    again.completed()
+    again.work_completed()
     assert late.out.tolist() == [0, 1, 2, 3]
     assert late.ends == [None]
 
@@ -258,9 +258,9 @@ def test_the_bytes_are_given_back_after_the_last_late_reader() -> None:
     work, request = decoding_of(reader)
     run_all([work])
     work.batch.join(late.subscription(), 0)
-    work.completed()
+    work.work_completed()
     assert request.released == 0
     (again,) = request.later
     run_all([again])
-    again.completed()
+    again.work_completed()
     assert (reader.ends, late.ends, request.released) == ([None], [None], 1)

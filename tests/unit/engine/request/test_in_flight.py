@@ -130,7 +130,7 @@ def test_an_error_reaches_every_reader_once() -> None:
         batch.join(reader.subscription(), 1)
     delivery, request = delivery_of(batch)
     error = StoreError("refused")
-    delivery.completed(request, error)
+    delivery.response_completed(request, error)
     assert [reader.ends for reader in readers] == [[error] * 2, [error], [error]]
     assert (request.released, dict(table)) == (1, {})
 

@@ -34,7 +34,7 @@ class Work(WorkItem):
         if self.fault is not None:
             raise self.fault
 
-    def completed(self) -> None:
+    def work_completed(self) -> None:
         self.done.set_result(self.error)
 
 
