@@ -106,7 +106,7 @@ class WholeChunks(Subscriber[ReadOperation]):
 
     def chunk_id(self, part: ChunkSelection) -> tuple[object, str]:
         """Return the id of a chunk: that of the array, and the key."""
-        return self.read.token, self.key_of(part)
+        return self.read.array_id, self.key_of(part)
 
     def begin(self, part: ChunkSelection) -> None:
         """Read a part of a chunk, if that is cheaper than all of it, else all of it."""
@@ -129,7 +129,7 @@ class WholeChunks(Subscriber[ReadOperation]):
 
         operation, read = self.operation, self.read
         store = read.store if location is None else location.store
-        chunk_id = (read.token, key)
+        chunk_id = (read.array_id, key)
         pipeline = read.layout.object_of(output.projection).pipeline
         if location is not None and pipeline.raw is not None and location.length != pipeline.raw.nbytes:
             return False
@@ -172,7 +172,7 @@ class WholeChunks(Subscriber[ReadOperation]):
     def request(self, key: str, output: ChunkOutput, location: Location | None = None) -> None:
         """Have a whole chunk fetched, from its `location` if it has one, unless it is cached or in flight."""
         operation, read = self.operation, self.read
-        chunk_id = (read.token, key)
+        chunk_id = (read.array_id, key)
         pipeline = read.layout.object_of(output.projection).pipeline
         subscription = Subscription(self, output.out, (output.projection,))
         if operation.has_cache and operation.serve_cached(subscription, chunk_id, read.store):
@@ -195,8 +195,8 @@ class WholeChunks(Subscriber[ReadOperation]):
 
     def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
         operation, store = self.operation, location.store
-        object_id = store.object_identity(location.key)
-        operation.state.coalescer.add(operation, store, location.key, object_id, None, operation.merge_limits, [batch])
+        merge_id = store.object_identity(location.key)
+        operation.state.coalescer.add(operation, store, location.key, merge_id, None, operation.merge_limits, [batch])
 
     def _stop(self, error: BaseException, key: str) -> None:
         """Stop the read; an error about the target of a reference names the chunk, too."""

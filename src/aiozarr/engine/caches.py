@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class SizedCache(Generic[V]):
-    """Values by token, up to a sum of their sizes; those unused for longest go first.
+    """Values by entry_id, up to a sum of their sizes; those unused for longest go first.
 
     Attributes:
         max_size: the limit.
@@ -37,28 +37,28 @@ class SizedCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, token: Hashable) -> V | None:
+    def get(self, entry_id: Hashable) -> V | None:
         """Return the value, which counts as used."""
-        value = self._entries.get(token)
+        value = self._entries.get(entry_id)
         if value is not None:
-            self._entries.move_to_end(token)
+            self._entries.move_to_end(entry_id)
         return value
 
-    def peek(self, token: Hashable) -> V | None:
+    def peek(self, entry_id: Hashable) -> V | None:
         """Return the value, from any thread; it does not count as used."""
-        return self._entries.get(token)
+        return self._entries.get(entry_id)
 
-    def put(self, token: Hashable, value: V) -> None:
+    def put(self, entry_id: Hashable, value: V) -> None:
         """Cache a value; the least recently used ones make room."""
-        self.drop(token)
-        self._entries[token] = value
+        self.drop(entry_id)
+        self._entries[entry_id] = value
         self.size += self._size_of(value)
         while self.size > self.max_size:
             self.drop(next(iter(self._entries)))
 
-    def drop(self, token: Hashable) -> V | None:
+    def drop(self, entry_id: Hashable) -> V | None:
         """Drop and return a value: what it was made from has changed."""
-        value = self._entries.pop(token, None)
+        value = self._entries.pop(entry_id, None)
         if value is not None:
             self.size -= self._size_of(value)
         return value
@@ -135,49 +135,49 @@ class ChunkCache(SizedCache[_Entry]):
         """Return whether a chunk of so many bytes is cached: a larger one would only evict all others."""
         return nbytes + ENTRY_BYTES <= self.max_size
 
-    def find(self, token: Hashable, since: float) -> NDArray[Any] | None:
+    def find(self, entry_id: Hashable, since: float) -> NDArray[Any] | None:
         """Return the chunk if it was stored at `since`, a time of the loop, or later. Any thread."""
-        entry = self._entries.get(token)
+        entry = self._entries.get(entry_id)
         return None if entry is None or entry.stored_at < since else entry.chunk
 
-    def use(self, token: Hashable, since: float) -> NDArray[Any] | None:
+    def use(self, entry_id: Hashable, since: float) -> NDArray[Any] | None:
         """As `find`, on the loop; the chunk counts as used."""
-        chunk = self.find(token, since)
+        chunk = self.find(entry_id, since)
         if chunk is not None:
-            self._entries.move_to_end(token)
+            self._entries.move_to_end(entry_id)
         return chunk
 
-    def find_all(self, tokens: Sequence[Hashable], since: float) -> list[NDArray[Any]] | None:
+    def find_all(self, entry_ids: Sequence[Hashable], since: float) -> list[NDArray[Any]] | None:
         """As `find` for several chunks; None if one is not cached. The uses count when the next chunk is cached."""
         chunks: list[NDArray[Any]] = []
-        for token in tokens:
-            chunk = self.find(token, since)
+        for entry_id in entry_ids:
+            chunk = self.find(entry_id, since)
             if chunk is None:
                 return None
             chunks.append(chunk)
-        self._pending_uses.extend(tokens)
+        self._pending_uses.extend(entry_ids)
         return chunks
 
-    def add(self, token: Hashable, store: Store, key: str, chunk: NDArray[Any], stored_at: float) -> None:
+    def add(self, entry_id: Hashable, store: Store, key: str, chunk: NDArray[Any], stored_at: float) -> None:
         """Cache `chunk` of the object `key`, which owns its memory and does not change any more."""
         if not self.fits(chunk.nbytes):
             return
         while self._pending_uses:
             self.get(self._pending_uses.popleft())
         entry = _Entry(chunk, stored_at, store.object_identity(key), store.identity)
-        self.drop(token)
-        self._by_object.setdefault(entry.identity, set()).add(token)
+        self.drop(entry_id)
+        self._by_object.setdefault(entry.identity, set()).add(entry_id)
         held, count = self._stores.get(entry.store, (store, 0))
         self._stores[entry.store] = (held, count + 1)
-        self.put(token, entry)
+        self.put(entry_id, entry)
 
-    def drop(self, token: Hashable) -> _Entry | None:
+    def drop(self, entry_id: Hashable) -> _Entry | None:
         """Drop and return a chunk."""
-        entry = super().drop(token)
+        entry = super().drop(entry_id)
         if entry is not None:
-            tokens = self._by_object[entry.identity]
-            tokens.discard(token)
-            if not tokens:
+            entry_ids = self._by_object[entry.identity]
+            entry_ids.discard(entry_id)
+            if not entry_ids:
                 del self._by_object[entry.identity]
             held, count = self._stores.pop(entry.store)
             if count > 1:
@@ -186,8 +186,8 @@ class ChunkCache(SizedCache[_Entry]):
 
     def drop_object(self, identity: Hashable) -> None:
         """Drop all chunks of the stored object with this identity: it has changed."""
-        for token in list(self._by_object.get(identity, ())):
-            self.drop(token)
+        for entry_id in list(self._by_object.get(identity, ())):
+            self.drop(entry_id)
 
     def clear(self) -> None:
         """Drop everything."""
@@ -221,10 +221,10 @@ class ChunkCaches:
         """Return the cache of this size if there is one. Any thread."""
         return self._caches.get(max_bytes)
 
-    def has(self, settings: Settings, token: Hashable, now: float) -> bool:
+    def has(self, settings: Settings, entry_id: Hashable, now: float) -> bool:
         """Return whether a reader with these settings would find the chunk now; it does not count as used."""
         cache = self._caches.get(settings.chunk_cache_bytes)
-        return cache is not None and cache.find(token, now - settings.chunk_cache_seconds) is not None
+        return cache is not None and cache.find(entry_id, now - settings.chunk_cache_seconds) is not None
 
     def __len__(self) -> int:
         return sum([len(cache) for cache in self._caches.values()])

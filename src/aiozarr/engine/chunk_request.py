@@ -204,16 +204,16 @@ class RangeCoalescer:
         operation: Operation,
         store: Store,
         key: str,
-        object_id: Hashable,
+        merge_id: Hashable,
         version: Version | None,
         merge_limits: MergeLimits,
         batches: Sequence[ChunkBatch],
     ) -> None:
-        """Fetch the chunks of `batches`, of the object and version for which `object_id` stands."""
-        merging = (object_id, merge_key(operation.settings))
-        ranges = self._objects.get(merging)
+        """Fetch the chunks of `batches`, of the object and version for which `merge_id` stands."""
+        merge_id = (merge_id, merge_key(operation.settings))
+        ranges = self._objects.get(merge_id)
         if ranges is None:
-            ranges = self._objects[merging] = _ObjectRanges(store, key, version, merge_limits)
+            ranges = self._objects[merge_id] = _ObjectRanges(store, key, version, merge_limits)
         if not self._operations:
             asyncio.get_running_loop().call_soon(self.flush)
         self._operations[operation] = None

@@ -7,6 +7,20 @@ each, as much as a worker needs to decode a small one (`docs/design/004-reading-
 Whole small chunks and merged ranges have no task per request. 4,096 chunks of 32 KiB took 0.38 to 0.41 s with a task
 for each, 0.34 to 0.36 s without: a task costs 20 to 25 µs, and 13 of the 22 objects per chunk that the garbage
 collector walks through.
+
+What stands for what, here and in the modules around:
+
+=================================  ==================================================================================
+`Store.identity`                   what a store reaches; equal stores share requests and caches
+`Store.object_identity(key)`       a stored object, whichever store reaches it: changes are looked up by it
+`ArrayLayout.decoding_id`          how chunks are decoded, with their shape, type and fill value
+`Read.array_id`                    identity of the store, and `decoding_id`
+`shard_id`                         a shard: identity of the store, key, and `decoding_id`; indexes are cached by it
+`object_id`                        a chunk that is an object: `array_id` and key; a shard: `shard_id` and version
+`chunk_id`                         a decoded chunk in a cache: `object_id`, and in a shard the position
+`share_key`                        an `object_id` or `shard_id` for readers whose settings let a request end alike
+`merge_id`                         the object and version of ranges that are merged into common requests
+=================================  ==================================================================================
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class ArrayLayout:
         key_encoding: chunk coordinates → key, relative to the array.
         largest: the layout of the largest stored object.
         single: the same if all stored objects have one shape, else None.
-        token: equal for arrays whose chunks decode alike. Readers share decoded chunks by it.
+        decoding_id: equal for arrays whose chunks decode alike. Readers share decoded chunks by it.
         strict: `Settings.strict`.
     """
 
@@ -82,7 +82,7 @@ class ArrayLayout:
     key_encoding: ChunkKeyEncoding
     largest: ObjectLayout
     single: ObjectLayout | None
-    token: str
+    decoding_id: str
     strict: bool
     _chain: CodecChain
     _objects: dict[tuple[int, ...], ObjectLayout] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class ArrayLayout:
             key_encoding=key_encoding,
             largest=largest,
             single=single,
-            token=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}{most}",
+            decoding_id=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}{most}",
             strict=settings.strict,
             _chain=chain,
         )

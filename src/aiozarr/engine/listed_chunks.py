@@ -58,7 +58,7 @@ class ListedLayout(ArrayLayout):
             largest=layout.largest if single is None else single,
             single=single,
             # One key may hold chunks of other shapes after another grid was stored.
-            token=layout.token if single is layout.largest else f"{sorted(distinct)}{layout.token}",
+            decoding_id=layout.decoding_id if single is layout.largest else f"{sorted(distinct)}{layout.decoding_id}",
         )
         return cls(**values, shapes=tuple(shapes))
 

@@ -116,7 +116,7 @@ async def _work(
         if read.layout.shard is not None:
             await _shard(state, session, read, number, key, projection, total, planner)
             continue
-        if state.chunk_caches.has(session.settings, (read.token, key), _now()):
+        if state.chunk_caches.has(session.settings, (read.array_id, key), _now()):
             continue
         pipeline = read.layout.object_of(projection).pipeline
         ranges = ranges_of_chunk(state, planner, read.store, session.settings, pipeline, projection)
@@ -179,10 +179,10 @@ async def _shard(
     stored = read.layout.object_of(projection)
     shard = stored.shard
     assert shard is not None
-    token = (read.store.identity, key, read.layout.token)
+    shard_id = (read.store.identity, key, read.layout.decoding_id)
     # Not from the cache: the shard may have been replaced, and the figures must be current.
     value = await session.fetch(key, shard.index_range, max_bytes=shard.index_nbytes)
-    state.indexes.cache.drop(token)
+    state.indexes.cache.drop(shard_id)
     state.sizes.record(read.store, key, None if value is None else value.size, None if value is None else value.version)
     if value is None:
         total.missing += 1
@@ -192,8 +192,8 @@ async def _shard(
     decode = partial(parse_index, shard, value.data, value.size, read.store, key, strict=strict)
     index = decode() if shard.index_nbytes < MIN_INDEX_BYTES else await state.pool.call(decode)
     if value.version is not None and not value.version.weak and read.store.supports.conditional_reads:
-        state.indexes.cache.add(token, IndexEntry(index, value.version), session.settings.index_cache_bytes)
-    is_cached = _cached(state, session.settings, InternedKey((token, value.version)))
+        state.indexes.cache.add(shard_id, IndexEntry(index, value.version), session.settings.index_cache_bytes)
+    is_cached = _cached(state, session.settings, InternedKey((shard_id, value.version)))
     runs = None if is_cached else partial(planner.ranges, pipeline=shard.inner, versioned=value.version is not None)
 
     def look() -> tuple[list[tuple[int, int]], list[tuple[int, int]], int | None]:
@@ -202,7 +202,7 @@ async def _shard(
         return ranges, missing, None if known else whole_of(stored, projection, merge_limits, read.store)
 
     known, merge_limits = (
-        state.indexes.cache.get(token) is not None,
+        state.indexes.cache.get(shard_id) is not None,
         state.queue_for(read.store).merge_limits(session.settings),
     )
     ranges, missing, bound = look() if projection.point_count < LARGE_POINT_COUNT else await state.pool.call(look)

@@ -69,9 +69,9 @@ class Read:
         return cls(chunks.layout, store, "", (), out, fresh=fresh, missing=set(), listed=chunks)
 
     @fork_safe_cached_property
-    def token(self) -> InternedKey:
+    def array_id(self) -> InternedKey:
         """The common part of the ids of this array's chunks, by which readers share them."""
-        return InternedKey((self.store.identity, self.layout.token))
+        return InternedKey((self.store.identity, self.layout.decoding_id))
 
     @fork_safe_cached_property
     def parts(self) -> SizedSelections:
@@ -179,11 +179,11 @@ def _copy_cached(state: EngineState, cache: ChunkCache, read: Read, since: float
 
 def _find_chunks(cache: ChunkCache, read: Read, since: float) -> _Copies | None:
     """Return all chunks; None if one is not cached."""
-    token = InternedKey.find((read.store.identity, read.layout.token))
-    if token is None:
+    array_id = InternedKey.find((read.store.identity, read.layout.decoding_id))
+    if array_id is None:
         return None
     encode, prefix, parts = read.layout.key_encoding.encode, read.prefix, list(read.parts)
-    chunks = cache.find_all([(token, prefix + encode(part.coords)) for part in parts], since)
+    chunks = cache.find_all([(array_id, prefix + encode(part.coords)) for part in parts], since)
     return None if chunks is None else list(zip(parts, chunks, strict=True))
 
 
@@ -196,7 +196,7 @@ def _find_inner(state: EngineState, cache: ChunkCache, read: Read, since: float)
         return None
     copies: _Copies = []
     for part in read.parts:
-        shard_id = (read.store.identity, read.prefix + layout.key_encoding.encode(part.coords), layout.token)
+        shard_id = (read.store.identity, read.prefix + layout.key_encoding.encode(part.coords), layout.decoding_id)
         entry = indexes.cache.peek(shard_id)
         object_id = None if entry is None else InternedKey.find((shard_id, entry.version))
         if entry is None or entry.index is None or object_id is None:

@@ -37,11 +37,11 @@ class IndexCache(SizedCache[IndexEntry]):
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes, lambda entry: 0 if entry.index is None else entry.index.nbytes)
 
-    def add(self, token: Hashable, entry: IndexEntry, max_bytes: int) -> None:
+    def add(self, shard_id: Hashable, entry: IndexEntry, max_bytes: int) -> None:
         """Cache `entry` within the caller's limit; the last caller's limit holds."""
         self.max_size = max_bytes
         if entry.index is not None and entry.version is not None and entry.index.nbytes <= max_bytes:
-            self.put(token, entry)
+            self.put(shard_id, entry)
 
 
 class ShardIndexes:

@@ -54,7 +54,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._key = key
         self._out = output.out
         self._parts: list[tuple[int, ChunkSelection]] | None = None
-        self._shard_id = (store.identity, key, layout.token)
+        self._shard_id = (store.identity, key, layout.decoding_id)
         # The object that contains the shard, and where it begins there: ranges of inner chunks are merged by object.
         self._object, self._object_key, self._base = (store, key, 0) if location is None else location[:3]
         # The points of index arrays must be sorted by inner chunk first.
@@ -215,11 +215,11 @@ class ShardRead(Subscriber[ReadOperation]):
             else:
                 batches.append(batch)
         if batches:
-            place: Hashable = object_id
+            merge_id: Hashable = object_id
             if self._object is not self._store:
-                place = (self._object.object_identity(self._object_key), version)
+                merge_id = (self._object.object_identity(self._object_key), version)
             operation.state.coalescer.add(
-                operation, self._object, self._object_key, place, version, operation.merge_limits, batches
+                operation, self._object, self._object_key, merge_id, version, operation.merge_limits, batches
             )
 
     def _find_chunk(

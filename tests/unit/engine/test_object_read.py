@@ -147,7 +147,7 @@ async def test_a_plan_bounds_the_requests_and_a_probe_counts_them_exactly(settin
     store.memory.erase_now("a/c/1/0")
     for selection in ((...,), (slice(0, 2), slice(0, 2))):
         reader.state.sizes.drop(store, "a/c/0/0")
-        reader.state.indexes.cache.drop((store.identity, "a/c/0/0", array.layout.token))
+        reader.state.indexes.cache.drop((store.identity, "a/c/0/0", array.layout.decoding_id))
         read = array.read(*selection)
         bounds = plan_bounds(read.layout, read.maps, suffix_reads=False)
         store.reset()

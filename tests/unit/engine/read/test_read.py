@@ -6,14 +6,14 @@ from aiozarr.testing.fakes import FakeStore
 from tests.support.engine_samples import Sample, layout_of
 
 
-def test_reads_of_one_array_have_one_token_and_those_of_another_store_or_layout_their_own() -> None:
+def test_reads_of_one_array_have_one_id_and_those_of_another_store_or_layout_their_own() -> None:
     store = FakeStore()
     array = Sample(layout_of((4, 4), (2, 2)), store)
-    token = array.read(0).token
-    assert array.read(...).token is token
-    assert Sample(layout_of((4, 4), (2, 2)), store).read(1).token is token
-    assert Sample(layout_of((4, 4), (2, 2)), FakeStore()).read(1).token is not token
-    assert Sample(layout_of((4, 4), (2, 2), dtype="int16"), store).read(1).token is not token
+    array_id = array.read(0).array_id
+    assert array.read(...).array_id is array_id
+    assert Sample(layout_of((4, 4), (2, 2)), store).read(1).array_id is array_id
+    assert Sample(layout_of((4, 4), (2, 2)), FakeStore()).read(1).array_id is not array_id
+    assert Sample(layout_of((4, 4), (2, 2), dtype="int16"), store).read(1).array_id is not array_id
 
 
 def test_the_touched_objects_are_computed_once_and_can_be_walked_again() -> None:

@@ -98,7 +98,7 @@ async def test_a_chunk_of_unknown_size_that_is_larger_is_the_limit_and_then_the_
 async def test_a_large_inner_chunk_comes_in_parts_at_once_as_its_version_is_known() -> None:
     array, store, reader = await big(6, inner=(3 * MIB // 4,))
     plan = await reader.probe(array.read(...), settings=LIMIT)
-    reader.state.indexes.cache.drop((store.identity, "a/c/0", array.layout.token))
+    reader.state.indexes.cache.drop((store.identity, "a/c/0", array.layout.decoding_id))
     store.reset()
     read = array.read(...)
     await reader.read([read], settings=LIMIT)

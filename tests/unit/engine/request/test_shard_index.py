@@ -137,7 +137,7 @@ async def test_a_shard_that_is_not_stored_is_one_request() -> None:
     store.memory.erase_now("a/c/1/0")
     read = array.read(...)
     plan = await reader.probe(read, settings=SETTINGS)
-    reader.state.indexes.cache.drop((store.identity, "a/c/0/0", array.layout.token))
+    reader.state.indexes.cache.drop((store.identity, "a/c/0/0", array.layout.decoding_id))
     store.reset()
     await reader.read([read], settings=SETTINGS)
     assert np.array_equal(read.out[:16], array.values[:16])
