@@ -48,7 +48,7 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        batches = [batch for batches in engine.state.in_flight.values() for batch in batches]
+        batches = list(engine.state.in_flight.batches())
         first = sum(0 if batch.subscription is None else batch.subscription.left for batch in batches)
         return first + sum(len(joined) for batch in batches for joined in batch.joined.values())
 

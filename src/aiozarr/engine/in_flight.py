@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from time import monotonic
 from types import MappingProxyType
@@ -215,13 +215,17 @@ class ChunksInFlight(dict[Hashable, "ChunkBatch"]):
 
     def invalidate(self, key: str | None, identity: Hashable) -> None:
         """Let no reader join chunks of the object `key`, which has this identity, or any (None), and cache none."""
-        for first in list(self.values()):
+        for batch in list(self.batches()):
+            if key is None or batch.may_contain(key, identity):
+                batch.invalidate()
+
+    def batches(self) -> Iterator[ChunkBatch]:
+        """Iterate over all batches."""
+        for first in self.values():
             batch: ChunkBatch | None = first
             while batch is not None:
-                following = batch.following
-                if key is None or batch.may_contain(key, identity):
-                    batch.invalidate()
-                batch = following
+                yield batch
+                batch = batch.following
 
 
 class ChunkBatch:
