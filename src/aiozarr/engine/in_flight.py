@@ -212,6 +212,7 @@ class ChunksInFlight(dict[Hashable, "ChunkBatch"]):
             self[batch.share_key] = batch.following
         else:
             del self[batch.share_key]
+        batch.following = None  # or it would keep the arrays of other readers
 
     def invalidate(self, key: str | None, identity: Hashable) -> None:
         """Let no reader join chunks of the object `key`, which has this identity, or any (None), and cache none."""
