@@ -105,7 +105,7 @@ class WholeChunks(Subscriber[ReadOperation]):
         return self.read.prefix + self.read.layout.key_of(part)
 
     def chunk_id(self, part: ChunkSelection) -> tuple[object, str]:
-        """Return the id of a chunk: that of the array, and the key."""
+        """Return the id of a chunk, which consists of the id of the array and the key."""
         return self.read.array_id, self.key_of(part)
 
     def begin(self, part: ChunkSelection) -> None:
@@ -179,7 +179,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             return
         limit = pipeline.max_stored_size
         if location is not None and limit is not None and location.length > limit:
-            location = None  # the request by its key says what is wrong
+            location = None  # the error of a request by its key is clearer
         share_key = operation.share_key(chunk_id)
         if share_key in operation.state.in_flight and operation.join(subscription, share_key, 0, cached=True):
             return

@@ -1,4 +1,4 @@
-"""Caches: one class, of which those of decoded chunks, indexes and sizes of shards are cases.
+"""A cache with a limit on the sum of sizes, and its subclasses for decoded chunks and for sizes of shards.
 
 Decoded chunks are bounded in bytes and age, and invalidated by changes of this process. Sizes are cached for stores
 that refuse suffix ranges: the end of an object of known size is a plain range.
@@ -57,7 +57,7 @@ class SizedCache(Generic[V]):
             self.drop(next(iter(self._entries)))
 
     def drop(self, entry_id: Hashable) -> V | None:
-        """Drop and return a value: what it was made from has changed."""
+        """Drop and return a value, whose source has changed."""
         value = self._entries.pop(entry_id, None)
         if value is not None:
             self.size -= self._size_of(value)
@@ -102,7 +102,7 @@ class SizeCache:
 
 
 ENTRY_BYTES = 1024
-"""Memory of an entry besides its elements (array object, keys, three table entries): measured, rounded up."""
+"""Memory of an entry without its elements, that is, array object, keys and three table entries (measured)."""
 
 MAX_PENDING_USES = 4096
 """Uses by other threads that are remembered until the next chunk is cached. Beyond that the oldest are forgotten."""
@@ -132,7 +132,7 @@ class ChunkCache(SizedCache[_Entry]):
         self._stores: dict[Hashable, tuple[Store, int]] = {}
 
     def fits(self, nbytes: int) -> bool:
-        """Return whether a chunk of so many bytes is cached: a larger one would only evict all others."""
+        """Return whether a chunk of `nbytes` is cached. A larger one would only evict all others."""
         return nbytes + ENTRY_BYTES <= self.max_size
 
     def find(self, entry_id: Hashable, since: float) -> NDArray[Any] | None:

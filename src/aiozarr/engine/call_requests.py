@@ -119,7 +119,7 @@ class PageRequests:
         queue: the queue of the store.
         policy: decides about repetitions.
         settings: limits of the caller.
-        has_slot: True if the listing is a request itself: its pages are sent in the place of that.
+        has_slot: True if the listing itself is a request, whose place in the budget its pages take.
 
     Attributes:
         attempts: number of requests so far.
@@ -194,7 +194,7 @@ async def list_objects(
                         return
                     if attempts and entry.key <= resume_after:
                         if entry.key < skipped_key:
-                            raise StoreError("the listing broke off, and began anew in another order", store=store_url)
+                            raise StoreError("the listing broke off, and began again in another order", store=store_url)
                         skipped_key = entry.key
                         continue
                     is_ordered = is_ordered and entry.key > last_key

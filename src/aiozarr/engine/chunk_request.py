@@ -18,7 +18,7 @@ from aiozarr.schedule.coalesce import NO_SPLIT, MergeLimits, coalesce, first_par
 from aiozarr.stores.contract import Store
 
 MAX_SIZE_FACTOR = 4
-"""An object may be so many times larger than its codecs make it: some writers leave old bytes in objects."""
+"""How many times larger than its codecs make it an object may be, because some writers leave old bytes in it."""
 
 
 def request_chunks(
@@ -69,7 +69,7 @@ def request_chunks(
 
 
 class _LargeChunk:
-    """The fetch of one chunk in parts, each of which is a request. Their bytes become those of one record, `whole`.
+    """The fetch of one chunk in parts, each of which is a request. One record, `whole`, gets all their bytes.
 
     The first part counts with the bytes of all, and the others count nothing: no part waits for room that another one
     holds.

@@ -90,7 +90,7 @@ class BatchOutput:
         self._groups: list[tuple[int, NDArray[Any] | None, ChunkSelection]] = []
 
     def add(self, projection: ChunkSelection, window: NDArray[Any] | None) -> None:
-        """Add the next chunk, of which `projection` is selected.
+        """Add the next chunk, whose selected elements are `projection`.
 
         With a window, a view of the output of shape `(n, *chunk_shape)`, add the next `n` chunks whole.
         """

@@ -24,7 +24,7 @@ from aiozarr.stores.contract import Store
 def is_missing_status(error: StoreError, settings: Settings) -> bool:
     """Return whether `settings` take this refusal for "nothing is stored there".
 
-    The store has already decided what a 404 means: that of a bucket, or after a redirect, is no missing object.
+    The store has already interpreted a 404, because a missing bucket or a failed redirect is no missing object.
     Refused credentials say nothing about an object either, except for a 401 that settings name.
     """
     if isinstance(error, UnauthenticatedError) and error.status != 401:
@@ -147,7 +147,7 @@ class FetchRequest(ObjectRequest):
     Attributes:
         bound: the keyword that bounds the response, if the store takes one.
         version, size: of the object, from the latest response, each None if the store does not say.
-        lookups: requests besides the one for the bytes.
+        lookups: further requests, for example for the size of the object.
         placed_bytes: bytes that `fetch` has received elsewhere than in `value`.
         is_clipped: True if the store has sent a part of the range, and the object may have more.
     """

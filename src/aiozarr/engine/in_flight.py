@@ -236,7 +236,7 @@ class ChunkBatch:
         table: where other readers find it.
         share_key: stands for the object and its version, for readers with the same settings.
         pipeline: the codecs of the chunks.
-        subscription: what its reader wants of them; None if only others read them.
+        subscription: the elements that its reader wants; None if only other readers want some.
         object_id: with the position, the id of a chunk in caches.
         positions: the positions of the chunks in the object; 0 for a chunk that is the object.
         starts, lengths: for each, its bytes in the object; empty for a chunk that is the object.
@@ -336,7 +336,7 @@ class ChunkBatch:
         return taken
 
     def wanted(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return those of `numbers` that some reader waits for."""
+        """Return the `numbers` of chunks that some reader waits for."""
         return numbers if self.subscription is not None else [each for each in numbers if self.joined.get(each)]
 
     def close(self, numbers: Iterable[int]) -> bool:
@@ -655,7 +655,7 @@ class DecodeChunks(WorkItem):
             raise asyncio.CancelledError
 
     def _fill(self, reader: Subscription | None) -> None:
-        """Give each subscriber what its own settings say of a chunk that is not stored."""
+        """Fill the elements of a chunk that is not stored, or refuse, as the settings of each reader say."""
         self._expect_several()
         batch, key = self.batch, self.delivery.request.key
         fill_value = batch.pipeline.spec.fill_value

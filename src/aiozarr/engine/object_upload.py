@@ -40,7 +40,7 @@ async def upload_in_parts(
 ) -> Version | None:
     """Store one object in parts, whole or not at all. Parts that were stored are removed if the upload fails.
 
-    Each attempt of a request reads its bytes anew.
+    Each attempt of a request reads its bytes again.
 
     Args:
         store: the store of the object.

@@ -172,7 +172,7 @@ class ObjectWrite(ObjectRequest):
         return version if version is not None and not version.weak and self.store.has_conditional_erases else None
 
     def _can_erase(self, version: Version | None) -> bool:
-        """Return whether a stored object that gets fill values only is erased; `version` is that of `_erasable`."""
+        """Return whether a stored object is erased if it gets only fill values. `_erasable` has returned `version`."""
         return version is not None or self.context.stores_empty is False
 
     def _precondition(self, value: Value | None, *, is_conditional: bool) -> Precondition | None:
@@ -237,7 +237,7 @@ class ObjectWrite(ObjectRequest):
         return value
 
     def _bound(self) -> dict[str, Any]:
-        """Return the keyword that bounds what is fetched: nothing if the store takes none, or the object has no bound.
+        """Return the keyword that bounds the response, or nothing if the store or the object has no bound.
 
         Any thread.
         """

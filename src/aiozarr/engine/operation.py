@@ -28,7 +28,7 @@ LONG_OPERATION_OBJECTS = 64
 
 
 MAX_PENDING_RANGES = 128
-"""An operation with so many ranges that wait for their requests begins no further objects."""
+"""An operation with this many ranges that wait for their requests begins no further objects."""
 
 MAX_PENDING_LOCATED = 256
 """As `MAX_PENDING_RANGES`, for reads of located chunks: a thousand neighbours come in four requests, and decoding still

@@ -46,7 +46,7 @@ def ranges_suffice(pipeline: CodecPipeline, entry: Entry, ranges: Ranges) -> boo
 
 
 class PartialChunk(Subscriber[ReadOperation]):
-    """The bytes of a chunk, as far as they are wanted.
+    """The bytes of a chunk that a read needs.
 
     The memory of the whole chunk is allocated, and only the ranges are touched: the system gives no more.
 
@@ -130,7 +130,7 @@ class PartialChunk(Subscriber[ReadOperation]):
         return len(versions) == 1
 
     def place(self, output: ChunkOutput, on_completed: Callable[[BaseException | None], object]) -> None:
-        """Have the elements copied to `output`; `on_completed` is called with the error of that."""
+        """Have a worker copy the elements to `output`. `on_completed` is called with its error, or None."""
         if self._missing:
             place: Callable[[], None] = partial(output.projection.fill, output.out, self._pipeline.spec.fill_value)
         else:

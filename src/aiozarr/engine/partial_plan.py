@@ -27,7 +27,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of (start, length) in a chunk, ascending and apart."""
 
 MIN_REQUEST_COST = 16 << 10
-"""A request costs at least what so many bytes cost, whatever `Settings.gap` says of merging."""
+"""A request costs at least as much as this many bytes, whatever `Settings.gap` is."""
 
 MAX_RUNS = 1 << 12
 """A chunk with more wanted runs than this is fetched whole: finding out costs more than it could save."""
@@ -122,7 +122,7 @@ def _fewest(runs: ByteRuns, wanted: int, merge_limits: MergeLimits) -> int:
 
 
 INCOMPRESSIBLE_SLACK = 256
-"""Bytes that a compressor adds to an inner chunk that it cannot compress, besides a thirty-second."""
+"""Bytes that a compressor adds to an inner chunk that it cannot compress, in addition to a thirty-second."""
 
 
 def whole_bound(shard: ShardLayout) -> int | None:

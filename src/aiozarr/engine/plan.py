@@ -1,6 +1,6 @@
 """The plan of a read: requests and bytes, as bounds from the metadata alone, or exact once sizes are known.
 
-The bounds cover parts of chunks and whole shards, whose number of requests depends on what is stored.
+The bounds cover parts of chunks and whole shards, whose number of requests depends on the stored objects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MergeLimitBounds:
 
     @classmethod
     def of(cls, store: Store, settings: Settings) -> MergeLimitBounds:
-        """Return what is known of reads of `store`."""
+        """Return the limits of merging in reads of `store`, as far as they are known."""
         least, most = (LOCAL_GAP, LOCAL_GAP) if isinstance(store, BlockingStore) else (MIN_GAP, MAX_GAP)
         if settings.gap != "auto":
             least = most = settings.gap
@@ -136,10 +136,10 @@ class PlanRow:
     Attributes:
         round: 1 for requests known in advance, 2 for those that depend on a shard index.
         key: the stored object.
-        range: the bytes of it; None: all of it, or, in the second round of a plan of bounds, what its index will say.
+        range: the bytes of the object; None: all of it or, in the second round of a plan of bounds, unknown bytes.
         chunks: chunks that they hold of those that are read; 0 for an index.
         bytes: how many bytes come; an upper bound in a plan of bounds.
-        bytes_wanted: those of them that are needed.
+        bytes_wanted: the bytes that the read needs.
         requests: how many requests that is; an upper bound in a plan of bounds.
         stored: whether there is such an object; None in a plan of bounds, which does not know.
     """
@@ -164,12 +164,12 @@ class Plan:
         requests: requests to the store; an upper bound unless `exact`.
         min_requests: a lower bound that assumes no cached shard index; equal to `requests` where `exact`.
         bytes: bytes that are fetched; an upper bound unless `exact`.
-        bytes_wanted: those of them that are needed; the others are read over between merged ranges.
+        bytes_wanted: the bytes that the read needs; the others lie in gaps between merged ranges.
         exact: True once indexes and sizes have been looked up.
         sharded: whether the stored objects are shards.
         missing: how many of the stored objects are not there; None unless `exact`.
         array: the array's URL.
-        shape: the shape of what is read.
+        shape: the shape of the selection.
         first: gives `rows`.
     """
 
@@ -233,10 +233,10 @@ def plan_bounds(
 
     Args:
         layout: the array's.
-        maps: what is read of each dimension.
+        maps: the selected indices of each dimension.
         suffix_reads: whether the store serves suffix ranges; else the size of each shard may have to be requested.
         split_limit: the most bytes of one request; what has more comes in parts.
-        merge_bounds: what is known of how requests are merged.
+        merge_bounds: the limits of merging, as far as they are known.
     """
     objects = count_chunks(layout.axes, maps)
     least = min(objects, 1) if merge_bounds.merges_objects else objects

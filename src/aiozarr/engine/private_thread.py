@@ -63,7 +63,7 @@ class Mailbox:
             try:
                 callbacks.popleft()()
             except Exception as error:
-                # An exception of one caller's callback must not stop those of others.
+                # An exception in the callback of one caller must not stop the callbacks of others.
                 report_error(error)
 
 

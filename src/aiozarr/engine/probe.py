@@ -75,7 +75,7 @@ class _PlanTotals:
 async def probe(state: EngineState, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
     """Return exactly what `read` would fetch if it began now.
 
-    Indexes that this looks up are cached like those of reads. The read that follows does not request them again, and
+    Indexes that this looks up are cached, as in reads. The read that follows does not request them again, and
     the figures do not count them.
     """
     if is_expensive(read.maps):

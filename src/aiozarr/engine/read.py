@@ -139,7 +139,7 @@ def read_immediately(
     """Fill `read.out` if that needs neither a request nor a wait. Any thread.
 
     Args:
-        state: the state of the I/O thread, of which only lookups that any thread may do are used.
+        state: the state of the I/O thread. Only lookups that any thread may do are used.
         read: elements without long index arrays.
         settings: of the reader.
         now: the time of the I/O loop.
@@ -239,5 +239,5 @@ def _decode_one(store: BlockingStore, read: Read, settings: Settings, *, may_blo
     except AiozarrError as error:
         if may_block and isinstance(error, StoreError) and error.retryable:
             raise
-        return False  # The ordinary read repeats, and says what is wrong.
+        return False  # The ordinary read tries again, and raises the error.
     return True

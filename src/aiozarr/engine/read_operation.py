@@ -55,7 +55,7 @@ class ReadOperation(Operation):
 
     Attributes:
         has_cache: True if decoded chunks are cached.
-        indexes: the shard indexes that are waited for, by what is called with each.
+        indexes: the shard indexes that the read waits for, by the function that receives each.
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
@@ -121,7 +121,7 @@ class ReadOperation(Operation):
     def start_eagerly(self) -> None:
         """Begin all of a small read at once: readers of the same chunks join it, however late its turn comes.
 
-        A large one begins what it has requests for, and others join that.
+        A large read begins an object when a request can be sent, and others can join it from then on.
         """
         if self._prefault is not None:
             self._prefault.begin(on_done=self.check_end, on_head_ready=self.resume)
@@ -216,13 +216,13 @@ class ReadOperation(Operation):
         origin.add(request)
 
     def _waits_for_origins(self) -> bool:
-        """Return whether so many requests wait for other origins that further ones would only take memory."""
+        """Return whether enough requests wait for other origins; further ones would only take memory."""
         return any(origin.is_full for origin in self._origins.values())
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
     def share_key(self, object_id: Hashable) -> Hashable:
-        """Return the key by which readers with the same settings share what is in flight of an object."""
+        """Return the key by which readers with the same settings share the requests for an object."""
         return object_id if self._outcome_key is None else (object_id, self._outcome_key)
 
     def serve_cached(self, subscription: Subscription, chunk_id: Hashable, store: Store) -> bool:
@@ -268,7 +268,7 @@ class ReadOperation(Operation):
         *,
         cached: bool,
     ) -> ChunkBatch:
-        """Return chunks that are not in flight, of which their bytes are to be fetched.
+        """Return a batch for chunks that are not in flight. The caller must request their bytes.
 
         `cached`: they may go to the cache, because their ids say whether they are still stored like that.
         """
@@ -280,7 +280,7 @@ class ReadOperation(Operation):
         return batch
 
     def _add_cache(self, batch: ChunkBatch) -> None:
-        """Have the chunks of `batch` cached, if their sizes are known: those of strings are elsewhere."""
+        """Have the chunks of `batch` cached if their sizes are known, which excludes strings and other objects."""
         cache, spec = self._cache, batch.pipeline.spec
         if cache is None or cache in batch.caches or spec.is_variable or spec.dtype.hasobject:
             return

@@ -96,7 +96,7 @@ async def run(
     """Await `function(engine)` on the I/O thread, from any loop.
 
     A cancellation is passed to the I/O thread and raised here when the work has ended there. An exception of
-    `callback`, a result of `bind_callback`, ends the work likewise, and is raised.
+    `callback`, a result of `bind_callback`, also ends the work, and is raised.
 
     Raises:
         StoreTimeoutError: the operation took more than `timeout` seconds.

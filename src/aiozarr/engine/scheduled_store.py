@@ -267,12 +267,12 @@ class ScheduledStore:
     async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object that is read while it is sent, whole or not at all. A large one is sent in parts.
 
-        Each attempt of a request reads its bytes anew.
+        Each attempt of a request reads its bytes again.
 
         Raises:
             PreconditionFailedError: `precondition` does not hold, or an earlier attempt has stored the object.
             UnsupportedOperationError: the store takes whole values only, or checks no conditions of them.
-            ChangedError: the body is not what it was any more.
+            ChangedError: the body was changed meanwhile.
         """
         store = self.store
         if not isinstance(store, UploadStore):

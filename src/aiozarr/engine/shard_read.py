@@ -83,7 +83,7 @@ class ShardRead(Subscriber[ReadOperation]):
             self._find_index()
 
     def _inner_parts(self) -> list[tuple[int, ChunkSelection]]:
-        """Return the linear index of every inner chunk, with what is wanted of it; made once for all steps."""
+        """Return the linear index of every inner chunk with its selection; computed once for all steps."""
         if self._parts is None:
             self._parts = list(inner_parts(self._stored, self._projection))
         return self._parts
@@ -109,7 +109,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._request_index(whole_bytes, is_first=self._attempt == 1 and not self._is_long, is_own=is_own)
 
     def _will_be_validated(self, entry: IndexEntry) -> bool:
-        """Return whether using a cached index sends a request that insists on its version, or did so lately.
+        """Return whether a cached index leads to a request that requires its version, or did so recently.
 
         A chunk of that version in the cache of chunks is no older than settings allow. If all wanted chunks are empty,
         no request would be sent, and a newer shard would go unnoticed.

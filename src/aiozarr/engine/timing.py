@@ -71,7 +71,7 @@ def totals_of(event: RequestEvent, retries: int | None = None) -> Totals:
 
 
 def status_of(error: BaseException | None, status: int | None) -> int | None:
-    """Return the HTTP status of a request: that of its error, or without an error `status`."""
+    """Return the HTTP status of the error of a request, or `status` if there is no error."""
     return status if error is None else getattr(error, "status", None)
 
 
@@ -138,7 +138,7 @@ class RequestTiming:
             attempts: number of attempts.
             error: the error of the request.
             chunks: number of chunks encoded.
-            status: HTTP status of the response; that of the error, if there is one, comes first.
+            status: HTTP status of the response; if there is an error, its status is used.
         """
         return RequestEvent(
             operation=operation,

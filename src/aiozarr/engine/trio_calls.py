@@ -42,7 +42,7 @@ async def take_turn() -> None:
 
 
 async def checkpoint() -> None:
-    """Let other tasks of the caller's loop run, those of trio or of asyncio."""
+    """Let other tasks of the caller's loop run, whether trio or asyncio runs it."""
     if is_trio_running():
         await sys.modules["trio"].lowlevel.checkpoint()
     else:

@@ -176,7 +176,7 @@ class WorkerPool(ABC):
     async def call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> T:
         """Run `function` in a worker and return its result. A cancellation waits for the function to return.
 
-        The calling loop may be another one than that of the pool.
+        The calling loop may be another one than the loop of the pool.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

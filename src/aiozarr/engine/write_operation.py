@@ -37,7 +37,7 @@ class Write:
 
     Attributes:
         prefix: the prefix of the array's keys: `""`, or ending with `/`.
-        maps: the elements: one map per dimension of the array, followed by those of `fields`.
+        maps: the elements: one map per dimension of the array, followed by the maps of `fields`.
         values: broadcast to the core shape: `core_shape_of` the maps. They are cast to the array's type as numpy's
             assignment does.
         fields: the fields of each element that are written, or None for all.

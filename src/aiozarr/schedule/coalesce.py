@@ -79,7 +79,7 @@ def coalesce(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -> list[Mer
 
 
 def _gaps_to_read_over(ranges: Sequence[tuple[int, int]], limits: MergeLimits) -> set[int]:
-    """Return the numbers of those of the sorted `ranges` before which a gap is read over."""
+    """Return the numbers of the sorted `ranges` that are merged with the previous one over a gap."""
     gaps: list[tuple[int, int]] = []
     stop = wanted = unwanted = 0
     for number, (first, length) in enumerate(ranges):

@@ -269,7 +269,7 @@ class RequestQueue(Protocol):
         """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from what was expected."""
 
     def release(self, nbytes: int) -> None:
-        """Count `nbytes` fewer bytes: those of a response are not held any more."""
+        """Count `nbytes` fewer bytes, because a response is not held any more."""
 
     def observe(self, seconds: float, nbytes: int) -> None:
         """Improve the estimate of the cost of a request: a response of `nbytes` took `seconds`."""

@@ -96,7 +96,7 @@ def equal_bytes(one: Buffer, other: Buffer) -> bool:
 async def have_equal_bytes(source: ScheduledStore, entry: Entry, destination: ScheduledStore, stored: Entry) -> bool:
     """Return whether two objects have equal bytes, by reading both: large ones in parts, one after the other.
 
-    An object that cannot be read has no equal: copying it shows what is wrong.
+    An object that cannot be read has no equal, because copying it raises the error.
     """
     part_bytes = source.settings.max_request_bytes
     sides = ((source, entry), (destination, stored))

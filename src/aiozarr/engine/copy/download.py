@@ -57,7 +57,7 @@ class Download(Operation, ResponseHandler):
             state.pool,
             state.queue_for(copier.source),
             settings=settings,
-            # A listener is told of each request, and the sums are then those of the events.
+            # A listener receives an event for each request, and the sums are made from the events.
             report=report if report.has_listener else None,
             progress=None,
             total=1,  # not known while the listing streams
