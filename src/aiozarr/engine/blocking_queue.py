@@ -48,7 +48,7 @@ class BlockingQueue:
         self._paused: Counter[RequestSource] = Counter()
 
     def register(self, source: RequestSource) -> None:
-        """Do nothing: a fixed limit of requests is one of servers."""
+        """Do nothing, because a fixed limit of requests is for servers."""
 
     def unregister(self, source: RequestSource) -> None:
         self._sources.pop(source, None)
@@ -85,13 +85,13 @@ class BlockingQueue:
         return min(MAX_LONG_BATCH_BYTES, max(MIN_BATCH_BYTES, nbytes // (2 * self._pool.threads)))
 
     def charge(self, nbytes: int) -> None:
-        """Do nothing: bytes are not counted."""
+        """Do nothing, because bytes are not counted."""
 
     def release(self, nbytes: int) -> None:
-        """Do nothing: bytes are not counted."""
+        """Do nothing, because bytes are not counted."""
 
     def observe(self, seconds: float, nbytes: int) -> None:
-        """Do nothing: the cost of a request is a constant, `LOCAL_GAP`."""
+        """Do nothing, because the cost of a request is a constant, `LOCAL_GAP`."""
 
     def now(self) -> float:
         return monotonic()
@@ -178,7 +178,7 @@ class BlockingQueue:
             self.wake(source)
 
     def batch_done(self) -> None:
-        """The threads have one batch less before them."""
+        """Count a batch that the threads have completed, and hand them others."""
         self._batches -= 1
         self._dispatch()
 
@@ -243,7 +243,7 @@ class BlockingRequestTask(WorkItem):
 
 
 def _requests_of(works: Iterable[WorkItem]) -> Iterator[ObjectRequest]:
-    """Iterate over the requests of the first works, up to one of another kind: a batch is run in its order."""
+    """Iterate over the requests of the first works, up to a work of another kind, because a batch is run in order."""
     for work in works:
         if not isinstance(work, BlockingRequestTask):
             return

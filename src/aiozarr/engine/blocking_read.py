@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class BlockingRead(ObjectRequest):
-    """A batch of chunks. On the loop it is one object, however many they are. Other readers can join a single one.
+    """A batch of chunks, which costs the loop as much as one chunk. Other readers can join a batch of one chunk.
 
     Attributes:
         outputs: the chunks that are wanted.
@@ -69,7 +69,7 @@ class BlockingRead(ObjectRequest):
         self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
 
     def share(self, key: str, chunk: ChunkBatch) -> None:
-        """Let others join the only chunk of this read, stored under `key`. They get it when it has ended."""
+        """Let other reads join the only chunk of this read, stored under `key`. They get it when this read ends."""
         # If this read is cancelled before a worker begins it, they request the key.
         self.key = key
         self._shared = chunk

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class SizedCache(Generic[V]):
-    """Values by entry_id, up to a sum of their sizes; those unused for longest go first.
+    """Values by id, within a limit on the sum of their sizes. The least recently used values are dropped first.
 
     Attributes:
         max_size: the limit.
@@ -96,7 +96,7 @@ class SizeCache:
             self._entries.put((store.identity, key), Entry(key, size, version))
 
     def drop(self, store: Store, key: str) -> None:
-        """Forget the size: the object has changed."""
+        """Forget the size of an object that has changed."""
         if self._entries:
             self._entries.drop((store.identity, key))
 
@@ -185,7 +185,7 @@ class ChunkCache(SizedCache[_Entry]):
         return entry
 
     def drop_object(self, identity: Hashable) -> None:
-        """Drop all chunks of the stored object with this identity: it has changed."""
+        """Drop all chunks of the stored object with this identity, which has changed."""
         for entry_id in list(self._by_object.get(identity, ())):
             self.drop(entry_id)
 

@@ -40,7 +40,7 @@ readers of neighbours in a shard still share requests, which are cut once a turn
 
 
 class Engine:
-    """What the callers of one loop share. All methods run on that loop.
+    """The engine of one loop, which all callers share. All methods run on that loop.
 
     Reads and writes of arrays import their modules on first use, because copies need none of them, nor numpy.
 
@@ -84,7 +84,7 @@ class Engine:
                 queue.unregister(limit)
 
     def invalidate(self, store: Store, key: str | None) -> None:
-        """This process has changed the object `key`, or many objects (None): readers that come now see the change."""
+        """Let later readers see that this process has changed the object `key`, or many objects (None)."""
         self.state.invalidate(store, key)
 
     def idle(self) -> bool:
@@ -244,7 +244,7 @@ class Engine:
                     await each.store.prepare(each.prefix + each.layout.key_of(first))
 
     async def run_in_worker(self, function: Callable[[], T], nbytes: int = BATCH_BYTES) -> T:
-        """Run `function`, which would hold up a loop, in a worker: copying arrays, for example.
+        """Run `function` in a worker because it would hold up a loop, for example by copying arrays.
 
         Args:
             function: the work.

@@ -1,4 +1,4 @@
-"""The request for the bytes of one stored object. What follows on its response is a handler given beside it."""
+"""The request for the bytes of one stored object, and the interface of the handlers that process its response."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ObjectRequest(ScheduledRequest):
         self.completed(error)
 
     def release(self) -> None:
-        """Give the bytes back that the request holds, and report its times; once is enough."""
+        """Release the bytes that the request holds, and report its times. Further calls do nothing."""
         held, self.held = self.held, 0
         self.queue.release(held)
         self.value = None
@@ -99,7 +99,7 @@ class ObjectRequest(ScheduledRequest):
 
 
 class ResponseHandler(ABC):
-    """What follows on the response of a `FetchRequest`. All methods run on the loop."""
+    """Processes the response of a `FetchRequest`. All methods run on the loop."""
 
     @abstractmethod
     def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
@@ -341,7 +341,7 @@ class FetchRequest(ObjectRequest):
         handler.response_completed(self, None)
 
     def cancel_for(self, operation: Operation) -> None:
-        """Cancel the request, which nobody wants any more. `operation` does not end before the request is released."""
+        """Cancel the request, which no operation needs. `operation` does not end before the request is released."""
         operation.await_release()
         if self._waiting is None:
             self._waiting = []

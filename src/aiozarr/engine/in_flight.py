@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class InternedKey:
-    """Stands for a value: as long as it is used, there is one object for all equal values.
+    """Stands for a value. As long as it is used, there is one object for all equal values.
 
     So it is hashed and compared as fast as possible. Every chunk of an array is looked up by it, four times.
     """
@@ -121,7 +121,7 @@ class Subscriber(ABC, Generic[OperationT_co]):
     def chunks_completed(
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
-        """Note that `count` chunks are in place, or are not because of `error`.
+        """Take the outcome of `count` chunks: they are in place, or `error` prevented that.
 
         `nbytes` is the size of their elements, if the operation has a progress callback.
         """
@@ -131,7 +131,7 @@ class Subscriber(ABC, Generic[OperationT_co]):
         """Return the error for a `key` that is not stored, or None to read the fill value. Any thread."""
 
     def request_again(self, subscription: Subscription, key: str) -> None:
-        """Request the whole object `key`, which the read that was joined could not fetch."""
+        """Request the whole object `key`, which another read could not fetch for this one."""
         raise NotImplementedError
 
     def unpadded(self, projection: ChunkSelection) -> CodecPipeline | None:
@@ -140,7 +140,7 @@ class Subscriber(ABC, Generic[OperationT_co]):
 
 
 class Subscription:
-    """What one reader wants of chunks of one batch: which elements of each go where.
+    """The elements that one reader wants of the chunks of one batch, and their places in its output.
 
     Attributes:
         subscriber: receives the outcome.
@@ -356,7 +356,7 @@ class ChunkBatch:
         return True
 
     def invalidate(self) -> None:
-        """Let no reader join, and cache nothing: this process has changed the object."""
+        """Let no reader join, and cache nothing, because this process has changed the object."""
         if self.is_joinable:
             self._table.remove(self)
         self.caches = ()
@@ -366,7 +366,7 @@ class ChunkBatch:
         return not self.deliveries or any(each.request.may_contain(key, identity) for each in self.deliveries)
 
     def leave(self, subscription: Subscription) -> None:
-        """Drop what `subscription` waits for, unless a worker has it. Requests that nobody waits for are cancelled."""
+        """Drop the chunks of `subscription`, except those that a worker has, and cancel requests without readers."""
         if subscription is self.subscription:
             self.subscription = None
             if not self.deliveries:
@@ -395,7 +395,7 @@ class ChunkBatch:
 
 
 class ChunkDelivery(ResponseHandler):
-    """The way of one response to the workers: the chunks that it brings, of one batch or several.
+    """The chunks that one response brings, of one batch or several, on their way to the workers.
 
     Attributes:
         request: brings the bytes.
@@ -505,7 +505,7 @@ class ChunkDelivery(ResponseHandler):
         self._release(request)
 
     def decoded(self, work: DecodeChunks) -> None:
-        """End one piece of the decoding: decode late subscriptions, or give the bytes back after the last piece."""
+        """End one piece of the decoding: decode for late subscriptions, or release the bytes after the last piece."""
         request = self.request
         if request.timing is not None:
             request.timing.decoded(work.started, work.ended, chunks=len(work.numbers))
@@ -674,7 +674,7 @@ class DecodeChunks(WorkItem):
                     self.refusals[subscription] = error
 
     def _decode_for_several(self, numbers: Sequence[int]) -> None:
-        """Decode chunks that several readers or caches want; several together where that is cheaper."""
+        """Decode chunks that several readers or caches want, and several together if that is cheaper."""
         self._expect_several()
         decoder = thread_decoder(self.batch.pipeline)
         size = decoder.max_batch if decoder.shares_batches else 1
@@ -839,6 +839,6 @@ def _decode_together(decoder: ChunkDecoder, works: Sequence[DecodeChunks]) -> in
 
 
 def _decode_each(works: Sequence[DecodeChunks]) -> None:
-    """Decode one by one: all of them, or the rest would be tried together again for each."""
+    """Decode all of them one by one. Otherwise the rest would be tried together again after each."""
     for work in works:
         run_captured(work)

@@ -89,7 +89,7 @@ class ArrayLayout:
 
     @classmethod
     def resolve(cls, metadata: ArrayMetadata, *, node: str, settings: Settings) -> ArrayLayout:
-        """Resolve grid, key encoding and codecs. Arrays with equal ones share them.
+        """Resolve grid, key encoding and codecs, which arrays with equal metadata share.
 
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
@@ -326,7 +326,7 @@ def fits_upper_bound(layout: ArrayLayout, maps: Sequence[DimensionMap], settings
 
 
 def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Settings) -> None:
-    """Raise `LimitError` where an operation on `maps` would touch more chunks than `settings` allow."""
+    """Raise `LimitError` if an operation on `maps` would touch more chunks than `settings` allow."""
     if fits_upper_bound(layout, maps, settings):
         return
     touched = count_chunks(layout.inner_axes, maps)

@@ -1,4 +1,4 @@
-"""Chunks that a caller lists by key, shape and indices: what libraries with grids of their own read and write.
+"""Chunks that a caller lists by key, shape and indices, for libraries that have grids of their own.
 
 Nothing here depends on the shape of an array, its chunk grid or its chunk keys: an array may have been resized since
 its layout was resolved. The entries of the engine are the same as for views: `Engine.read` and `Engine.write`.

@@ -31,7 +31,7 @@ class RunRequest(Protocol):
     def __call__(self, part: Range | None, *, is_first: bool) -> Coroutine[Any, Any, Value | None]:
         """Await `MultipartRead.fetch(part)` when there is room for a request, again if it fails and may be repeated.
 
-        Returns: the answer, or None if nothing is stored.
+        Returns: the response, or None if nothing is stored.
         """
         ...
 
@@ -116,7 +116,7 @@ class MemoryTarget:
 class MultipartRead:
     """Read one object, or a range of it, in parts of one version, side by side, into one target.
 
-    The first part goes ahead. Size and version are in the head of its answer, before its bytes come. Then the target
+    The first part goes ahead. Size and version are in the head of its response, before its bytes come. Then the target
     begins, and the other parts are requested on the condition that the object still has that version. A server that
     answers with the whole object has answered all of it; one without versions is asked for the whole object then. An
     object that was replaced meanwhile is read again, unless `if_match` names its version.
@@ -201,7 +201,7 @@ class MultipartRead:
         """Fetch one part, or with None the whole object, once; put its bytes in their place.
 
         Raises:
-            ChangedError, ShortReadError: the answer does not fit to the others.
+            ChangedError, ShortReadError: the response does not fit the others.
         """
         store, version = self.store, self._version
         condition = version if can_condition(store, version) else None
@@ -248,7 +248,7 @@ class MultipartRead:
         return value
 
     def _place(self, head: ResponseHead) -> memoryview | BodyPieces | None:
-        """The head of an answer has come: return the place for its bytes; None to look at them when they are there."""
+        """Return the memory for the bytes of a response whose head has arrived; None to check the bytes later."""
         if self._total is None:
             complete = head.stop - head.start == head.size
             if head.size is None or head.size > self.limits.total:
@@ -271,7 +271,7 @@ class MultipartRead:
             self._head.set_result(None)
 
     async def _receive_late(self, value: Value) -> None:
-        """Take the bytes of a store that does not announce them, or in a way that could not be announced."""
+        """Take bytes that the store did not announce, or could not announce."""
         data, size = memoryview(value.data), value.size
         if size is not None and size > self.limits.total:
             reason = f"the object has {size} bytes, {self.limits.reason}"
@@ -290,7 +290,7 @@ class MultipartRead:
         await self.target.put(0, data)
 
     def _check(self, value: Value, part: Range, got: int) -> None:
-        """Check that an answer has the version and size of the others, and the length of its part."""
+        """Check that a response has the version and size of the others, and the length of its part."""
         if value.version is not None and self._version is not None and value.version != self._version:
             raise self._changed_error(part)
         if None not in (value.size, self._size) and value.size != self._size:

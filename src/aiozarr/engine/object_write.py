@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class WriteContext:
-    """What the object writes of one operation share.
+    """The state that the object writes of one operation share.
 
     Attributes:
         state: the state of the engine.
@@ -310,7 +310,7 @@ class ObjectWrite(ObjectRequest):
         return self.stored.spec.nbytes <= MAX_CHUNK_BYTES and self._is_whole()
 
     def _check_cancelled(self) -> None:
-        """Begin nothing more after a cancellation: the write may be one of many in a batch, or of many attempts."""
+        """Raise `CancelledError` after a cancellation, because a batch, or many attempts, may still follow."""
         if self.cancelled:
             raise asyncio.CancelledError
 

@@ -113,16 +113,16 @@ class Operation(RequestSource):
         self._ready.append(request)
 
     def resume(self) -> None:
-        """There may be more to send: have the queue ask again."""
+        """Have the queue ask again, because there may be more to send."""
         if not self._ended:
             self.queue.wake(self)
 
     def await_release(self) -> None:
-        """Do not end before `released` is called: a request that was cancelled is still in flight."""
+        """Do not end before `released` is called, because a cancelled request is still in flight."""
         self._awaited += 1
 
     def released(self) -> None:
-        """A request or a call that was awaited has ended."""
+        """Count a request or a call that was awaited, and has ended."""
         self._awaited -= 1
         self.check_end()
 
@@ -205,7 +205,7 @@ class Operation(RequestSource):
         self.check_end()
 
     def check_end(self) -> None:
-        """End the operation if nothing of it is left."""
+        """End the operation if it is complete or stopped, and nothing is in flight."""
         if self._ended or not (self.stopped or self.is_complete()) or not self.is_idle():
             return
         self._ended = True

@@ -140,7 +140,7 @@ class PartialChunk(Subscriber[ReadOperation]):
 
 
 def place_partial(pipeline: CodecPipeline, memory: NDArray[np.uint8], target: ChunkOutput) -> None:
-    """Copy elements to where `target` wants them; `memory` is a chunk's, and holds the bytes that this takes.
+    """Copy elements to the places of `target`, from the memory of a chunk that holds their bytes.
 
     Raises:
         CodecError: the bytes are no elements.

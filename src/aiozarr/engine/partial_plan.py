@@ -41,7 +41,7 @@ def request_cost_bytes(merge_limits: MergeLimits) -> int:
 
 
 class PartialChunkPlanner:
-    """The choice for all chunks of reads with equal limits; equal parts of equal chunks are looked at once.
+    """Chooses the ranges of chunks for reads with equal limits. Equal parts of equal chunks are planned once.
 
     Args:
         merge_limits: what a request costs, and how far ranges are merged.

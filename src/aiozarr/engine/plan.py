@@ -32,7 +32,7 @@ from aiozarr.stores.contract import Store
 
 @dataclass(frozen=True)
 class MergeLimitBounds:
-    """What may be known beforehand of the economy that a read will find.
+    """Bounds on the limits of merging that a read will have.
 
     Attributes:
         least_gap, most_gap: bytes that a request costs, at least and at most.
@@ -382,7 +382,7 @@ def _cells(row: PlanRow, *, exact: bool) -> tuple[str, str, str, str, str, str]:
 
 @dataclass(frozen=True, eq=False)
 class LazyRows:
-    """Lists the first rows of the plan of one read when it is called: most plans are never printed."""
+    """Lists the first rows of the plan of one read when it is called, because most plans are never printed."""
 
     layout: ArrayLayout
     maps: Sequence[DimensionMap]

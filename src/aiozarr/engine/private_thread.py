@@ -84,7 +84,7 @@ JOIN_SECONDS = 2.0
 
 
 class _ThreadState(threading.local):
-    """The engine of the calling thread: the I/O thread has one, all other threads have None."""
+    """The engine of the calling thread. Only the I/O thread has one."""
 
     engine: Engine | None = None
 

@@ -80,7 +80,7 @@ class Read:
 
 
 class BlockQueue:
-    """A new array for each stored object; no more are begun while too many wait for the consumer."""
+    """Makes a new array for each stored object, and has the read pause while too many wait for the consumer."""
 
     def __init__(self, settings: Settings, prefetch: int | None) -> None:
         self._prefetch = prefetch
@@ -113,7 +113,7 @@ class BlockQueue:
         self.arrived.set()
 
     def pop(self) -> tuple[CoreRegion, NDArray[Any]]:
-        """Remove and return the next block: there is room for another."""
+        """Remove and return the next block, which makes room for another."""
         region, block = self.blocks.popleft()
         self._out_count -= 1
         self._out_bytes -= block.nbytes

@@ -119,7 +119,7 @@ class ReadOperation(Operation):
     # --- the walk ---------------------------------------------------------------------------------------------------
 
     def start_eagerly(self) -> None:
-        """Begin all of a small read at once: readers of the same chunks join it, however late its turn comes.
+        """Begin all of a small read at once, so that readers of the same chunks can join it before its turn comes.
 
         A large read begins an object when a request can be sent, and others can join it from then on.
         """
@@ -173,7 +173,7 @@ class ReadOperation(Operation):
     # --- located chunks ---------------------------------------------------------------------------------------------
 
     def begin_located(self, store: Store, key: str, begin: Callable[[Location | None], None]) -> None:
-        """Call `begin` with the place of a stored object; later, if that must be looked up first."""
+        """Call `begin` with the location of a stored object, or later if a request has to find it first."""
         if not self.may_locate or not isinstance(store, LocatingStore):
             begin(None)
             return
@@ -288,7 +288,7 @@ class ReadOperation(Operation):
             batch.caches = (*batch.caches, cache)
 
     def await_blocking(self, request: ObjectRequest) -> None:
-        """Do not end before a batch of chunks of a blocking store has."""
+        """Do not end before this batch of chunks of a blocking store has ended."""
         self._blocking_reads.add(request)
 
     # --- outcomes ---------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ SIGNAL_POLL_SECONDS = 0.5
 
 
 class _AwaitedCall(CrossThreadCall[T]):
-    """A call that a task of another loop awaits. One object holds all of it: a small read is one of hundreds.
+    """A call that a task of another loop awaits. It is a single object, because small reads are numerous.
 
     Attributes:
         future: the outcome, on the caller's loop.
@@ -262,7 +262,7 @@ def bind_callback(function: Callable[[T], object] | None) -> Callback[T] | None:
 
 
 def run_callback(callback: Callable[[], None]) -> None:
-    """Call `callback` on the I/O thread itself. Its exception is reported to the loop: no caller could raise it."""
+    """Call `callback` on the I/O thread itself. An exception is reported to the loop, as no caller could raise it."""
     try:
         callback()
     except Exception as error:

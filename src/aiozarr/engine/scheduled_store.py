@@ -194,7 +194,7 @@ class ScheduledStore:
         return replace(value, size=entry.size)
 
     async def _none_if_missing(self, fetch: Awaitable[Value | None]) -> Value | None:
-        """Await `fetch`. Its result is None too if the store refuses with a status that settings take for missing."""
+        """Await `fetch`. A refusal whose status is in `Settings.missing_status` becomes None."""
         try:
             return await fetch
         except StoreError as error:

@@ -192,7 +192,7 @@ class IndexFetch(ResponseHandler):
         return next((operation for operation in self.readers.values() if not operation.stopped), None)
 
     def leave(self, on_completed: OnIndex) -> None:
-        """Drop a reader that does not wait any more. The request is cancelled with the last one."""
+        """Drop a reader that does not wait any more. Without readers the request is cancelled."""
         # Another reader of its operation may have been told of an error just now.
         operation = self.readers.pop(on_completed, None)
         if operation is not None and not self.readers:
@@ -203,7 +203,7 @@ class IndexFetch(ResponseHandler):
         return fetched if self._whole_bytes is None else min(self._wanted_bytes, fetched)
 
     def add(self, batch: ChunkBatch) -> None:
-        """Give the inner chunks of `batch` their bytes of the whole shard, when all readers have added theirs."""
+        """Have the inner chunks of `batch` decoded from the whole shard, after all readers have added their batches."""
         self._batches.append((batch, range(len(batch.positions))))
         self._wanted_bytes += sum(batch.lengths)
 

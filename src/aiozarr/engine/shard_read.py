@@ -258,7 +258,7 @@ class ShardRead(Subscriber[ReadOperation]):
         return chunk.subscribe(chunk_id, start)
 
     def _fill(self, parts: Sequence[ChunkSelection]) -> None:
-        """Have the fill value written: nothing is stored for these parts."""
+        """Have a worker write the fill value to these parts, which are not stored."""
         out, fill_value = self._out, self._stored.spec.fill_value
 
         def fill() -> None:
@@ -283,7 +283,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._count_down(count, error)
 
     def _count_down(self, count: int, error: BaseException | None) -> None:
-        """Note that `count` chunks have their outcome. After the last one the shard is complete, or read again."""
+        """Count `count` chunks that have their outcome. After the last one, complete the shard or read it again."""
         operation = self.operation
         self._open -= count
         if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempt == 1):
@@ -305,7 +305,7 @@ class ShardRead(Subscriber[ReadOperation]):
             operation.objects_completed((self._out,))
 
     def _read_again(self, error: BaseException) -> None:
-        """Read all of the shard again: old and new inner chunks must not stand side by side."""
+        """Read all of the shard again, because a result must not mix old and new inner chunks."""
         operation = self.operation
         self._changes += isinstance(error, ChangedError)
         if self._attempt == MAX_ATTEMPTS:

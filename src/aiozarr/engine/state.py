@@ -29,7 +29,7 @@ MAX_NOTED_STORES = 4096
 
 
 class NotedStores(set[Hashable]):
-    """Identities of stores. All are forgotten when there are too many: what was noted of them is learned again."""
+    """Identities of stores. When there are too many, all are forgotten, and noted again later."""
 
     def add(self, element: Hashable) -> None:
         """Note a store."""
@@ -119,7 +119,7 @@ class EngineState:
         return store.supports.conditional_reads and store.identity not in self.stores_without_versions
 
     def invalidate(self, store: Store, key: str | None) -> None:
-        """This process has changed the object `key`, or many objects (None): readers that come now see the change.
+        """Let later readers see that this process has changed the object `key`, or many objects (None).
 
         Chunks in flight may have been read before it: their subscribers get them, later readers do not.
         """

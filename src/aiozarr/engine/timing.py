@@ -168,7 +168,7 @@ class RequestTiming:
             self._encode_seconds.append(monotonic() - begun)
 
     def decoded(self, started: float, ended: float, chunks: int = 1) -> None:
-        """A worker has decoded `chunks` of the response from `started` to `ended`."""
+        """Note that a worker has decoded `chunks` of the response from `started` to `ended`."""
         self._decode_started = min(self._decode_started, started) if self.chunks else started
         self._decode_ended = max(self._decode_ended, ended)
         self._decode_seconds += ended - started

@@ -130,6 +130,6 @@ async def run_from_trio(
 
 
 def _retrieve(task: asyncio.Task[Any] | None) -> None:
-    """Count the error of a task as retrieved: another one is raised."""
+    """Count the error of a task as retrieved, because another error is raised."""
     if task is not None and not task.cancelled():
         task.exception()

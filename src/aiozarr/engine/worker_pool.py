@@ -326,7 +326,7 @@ def run_captured(work: WorkItem) -> None:
 
 
 def run_all(batch: Sequence[WorkItem]) -> None:
-    """Run all items of a batch. The rest of a batch that fails as such has its error: the thread goes on."""
+    """Run all items of a batch. If running them fails as a whole, the rest gets the error, and the thread continues."""
     at = 0
     try:
         while at < len(batch):

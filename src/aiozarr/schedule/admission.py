@@ -41,12 +41,12 @@ class Budget:
         self._settle()
 
     def cap(self, requests: int) -> None:
-        """A caller with a fixed limit begins. The smallest such limit holds, and nothing adapts meanwhile."""
+        """Add the fixed limit of a caller. The smallest fixed limit holds, and nothing adapts meanwhile."""
         self._caps[requests] = self._caps.get(requests, 0) + 1
         self._settle()
 
     def uncap(self, requests: int) -> None:
-        """A caller with a fixed limit has ended."""
+        """Remove the fixed limit of a caller that has ended."""
         self._caps[requests] -= 1
         if not self._caps[requests]:
             del self._caps[requests]
@@ -68,7 +68,7 @@ class Budget:
         self.growth_room = 0 if self._caps else min(self._adaptive, self._ceiling - self._adaptive)
 
     def succeeded(self) -> None:
-        """A request has succeeded."""
+        """Count a request that has succeeded, and raise the limit after enough of them."""
         if self._caps or self._adaptive >= self._ceiling:
             return
         # Only a limit that is in use says anything about a higher one.
@@ -80,7 +80,7 @@ class Budget:
                 self._settle()
 
     def overloaded(self, sent_at: float, now: float) -> None:
-        """A request sent at `sent_at` was throttled or timed out. Signs from one round trip count once."""
+        """Lower the limit because a request sent at `sent_at` was throttled or timed out, once per round trip."""
         self._clean = 0
         if sent_at < self._halved_at:
             return
@@ -114,7 +114,7 @@ class AdmissionQueue:
         self.failing_since: float | None = None
 
     def register(self, source: RequestSource, now: float = 0.0) -> None:
-        """A source begins. Its fixed limit of requests holds from now on."""
+        """Register a source. Its fixed limit of requests holds from now on."""
         if now:
             self._registered[source] = now
         if source.max_requests is not None:
@@ -123,14 +123,14 @@ class AdmissionQueue:
             self._preconnect.reset()
 
     def unregister(self, source: RequestSource) -> None:
-        """A source has ended."""
+        """Remove a source that has ended."""
         self._registered.pop(source, None)
         if source.max_requests is not None:
             self.budget.uncap(source.max_requests)
         self._discard(source)
 
     def add(self, source: RequestSource) -> None:
-        """`source` has requests. It is asked for them until its `next` returns None."""
+        """Take requests from `source`, in turn with others, until its `next` returns None."""
         if source not in self._queued:
             self._queued.add(source)
             self._sources.append(source)
@@ -154,7 +154,7 @@ class AdmissionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no request to admit, as far as the sources have said."""
+        """True if no source has said that it has requests, and none waits."""
         return not (self._prepaid or self._sources or self._waiting_for_bytes)
 
     @property
@@ -224,7 +224,7 @@ class AdmissionQueue:
             self._sources.remove(source)
 
     def finish(self, request: ScheduledRequest, succeeded: bool) -> None:
-        """An admitted request has ended. The bytes of a request that succeeded stay counted until `release`."""
+        """End an admitted request. If it succeeded, its bytes stay counted until `release`."""
         budget = self.budget
         if succeeded:
             self.failing_since = None
@@ -234,7 +234,7 @@ class AdmissionQueue:
             budget.bytes_in_flight -= request.held
 
     def attempt_failed(self, error: StoreError, sent_at: float, now: float) -> None:
-        """An attempt that was sent at `sent_at` has failed: lower the limit if the server is overloaded."""
+        """Lower the limit if an attempt that was sent at `sent_at` failed because the server is overloaded."""
         if is_overload(error):
             if self.failing_since is None:
                 self.failing_since = sent_at
@@ -250,7 +250,7 @@ class AdmissionQueue:
         self.budget.bytes_in_flight += nbytes
 
     def release(self, nbytes: int) -> bool:
-        """`nbytes` bytes of a response are not held any more.
+        """Count `nbytes` fewer bytes, because a response is not held any more.
 
         Returns: whether a request waits for bytes.
         """
@@ -283,7 +283,7 @@ class PreconnectPolicy:
         self._requested = 0
 
     def reset(self) -> None:
-        """No request is in flight: the connections may close before they are used."""
+        """Forget the opened connections, which may close while no request is in flight."""
         self._requested = 0
 
     def consider(self, budget: Budget, pending: Callable[[int], int]) -> int:

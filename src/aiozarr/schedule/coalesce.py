@@ -1,4 +1,4 @@
-"""Requests for byte ranges of one object: near ranges are merged by the cost of a request, large ones are split.
+"""Merges near byte ranges of one object by the cost of a request, and splits large ones.
 
 Both are pure functions of the ranges and the limits. The estimate is made from the time to the first byte and the
 bandwidth of an origin.
@@ -165,7 +165,7 @@ class RequestCostEstimator:
         self._updated: float | None = None  # before the first read
 
     def observe(self, seconds: float, nbytes: int) -> None:
-        """A response of `nbytes` took `seconds`."""
+        """Take into account that a response of `nbytes` took `seconds`."""
         if nbytes <= MAX_LATENCY_BYTES:
             mean = self._first_byte
             self._first_byte = seconds if mean is None else mean + WEIGHT * (seconds - mean)

@@ -1,4 +1,4 @@
-"""Observers of operations: told when a read, write, opening or copy begins, of its requests, and when it ends.
+"""Observers of operations are called when a read, write, opening or copy begins and ends, and after its requests.
 
 An operation that runs inside another one, such as a read of a conversion's task, is part of that one.
 """
@@ -25,7 +25,7 @@ class OperationTrace(Protocol):
     """One operation, as an observer follows it. Its exceptions are logged, and never end the operation."""
 
     def request(self, event: RequestEvent) -> None:
-        """A request has ended. Called on the I/O thread or in a worker; a late one may come after the end."""
+        """Receive a request that has ended, on the I/O thread or in a worker. A late one may arrive after `end`."""
 
     def end(self, report: Report, url: str | None, error: BaseException | None) -> None:
         """The operation has ended, with `error` if it failed. Called where `begin` was called.
@@ -41,7 +41,7 @@ class OperationObserver(Protocol):
     """Follows operations. Its exceptions are logged, and never end an operation."""
 
     def begin(self, kind: OperationKind) -> OperationTrace | None:
-        """An operation begins in the context of its caller. None: it is not followed."""
+        """Return the trace of an operation that begins, in the context of its caller; None not to follow it."""
 
 
 _observers: tuple[OperationObserver, ...] = ()

@@ -255,7 +255,7 @@ class RequestQueue(Protocol):
         """
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
-        """Send requests whose bytes are counted already, before all others: their responses free bytes."""
+        """Send requests whose bytes are counted already, before all others, because their responses free bytes."""
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
         """Return how far ranges of one object are merged into one request, for a caller with these settings."""
