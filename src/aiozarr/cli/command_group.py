@@ -17,7 +17,7 @@ from aiozarr.errors import AiozarrError
 COMMANDS = {
     "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
     "tree": ("node_commands:tree", "Show the groups and arrays below TARGET."),
-    "info": ("node_commands:info", "Show the facts of an array or a group."),
+    "info": ("node_commands:info", "Show the metadata of an array or a group."),
     "stat": ("object_commands:stat", "Show size and version of one object."),
     "du": ("object_commands:du", "Sum up the bytes of the objects below TARGET."),
     "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def option_text(name: str, value: object) -> str:
-    """Return an argument of Python as an option of a command: `--overwrite`, `--chunks time=1`, `--shards none`."""
+    """Return a Python argument as a command option: `--overwrite`, `--chunks time=1`, `--shards none`."""
     option = "--" + name.removesuffix("s" if name.endswith("_options") else "").replace("_", "-")
     if value is ... or value is True:
         return option

@@ -119,7 +119,7 @@ def convert(
 ) -> None:
     """Convert the array or the tree SRC into a new one at DST: another format, chunks, shards, codecs or type.
 
-    The plan says beforehand how much is read, written and held in memory; --dry-run prints it.
+    With --dry-run only the plan is printed: how much is read, written and held in memory.
     """
     from aiozarr import conversion
 
@@ -201,7 +201,7 @@ def _executor(workers: int | None) -> Iterator[Executor | None]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Errors of the processes, too, name options.
+    # Errors from the processes name options, too.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=name_arguments, initargs=(option_text,))
     try:
         yield pool

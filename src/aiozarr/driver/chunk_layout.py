@@ -13,11 +13,11 @@ T = TypeVar("T")
 Usage: TypeAlias = Literal["read", "write", "codec"]
 USAGES: tuple[Usage, ...] = ("read", "write", "codec")
 SUFFIXES = {True: "", False: "_soft_constraint"}
-"""The endings of the names of hard and of soft constraints."""
+"""The suffixes of the names of hard and soft constraints."""
 WHOLE = -1
-"""In a chunk shape: the whole dimension. Always a soft constraint."""
+"""The chunk length that stands for the whole dimension; always a soft constraint."""
 MIN_RATIO, MAX_RATIO = 2.0**-64, 2.0**64
-"""No two chunk lengths, from 1 to 2**62, have a ratio beyond these."""
+"""Limits of aspect ratios: no ratio of two chunk lengths, from 1 to 2**62, is outside of them."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Grid:
         return next((len(each) for each in (self.shape, self.aspect_ratio) if each is not None), None)
 
     def merged(self, other: Grid, member: str) -> Grid:
-        """Return both constraints together: hard ones replace soft ones, of two soft ones the first holds.
+        """Return both constraints together: hard ones replace soft ones, and the first of two soft ones holds.
 
         Raises:
             SpecConflictError: two hard ones differ.
@@ -91,7 +91,7 @@ class ChunkLayout:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> ChunkLayout:
-        """Return the layout of its JSON.
+        """Parse a layout from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid.
@@ -112,7 +112,7 @@ class ChunkLayout:
         return layout
 
     def merged(self, other: ChunkLayout, member: str) -> ChunkLayout:
-        """Return both layouts together; hard constraints replace soft ones, of two soft ones the first holds.
+        """Return both layouts together; hard constraints replace soft ones, and the first of two soft ones holds.
 
         Raises:
             SpecConflictError: two hard constraints, or the ranks, differ.
@@ -129,7 +129,7 @@ class ChunkLayout:
         return merged._with_known_rank(member)
 
     def grid(self, usage: Usage) -> Grid:
-        """Return the constraints of a usage."""
+        """Return the constraints on the chunks of a usage."""
         return {"read": self.read, "write": self.write, "codec": self.codec}[usage]
 
     @property
@@ -182,7 +182,7 @@ def hard_shape(shape: Sequence[int]) -> Grid:
 def merge_constraints(
     a: Constraint[T] | None, b: Constraint[T] | None, member: str, dimension: int | None = None
 ) -> Constraint[T] | None:
-    """Return the constraint that holds of two.
+    """Return the one of two constraints that holds.
 
     Raises:
         SpecConflictError: both are hard and differ.
@@ -199,7 +199,7 @@ def merge_constraints(
 
 
 def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDimension[T]:
-    """Return the constraints that hold of two per dimension, as `merge_constraints` does."""
+    """Merge the constraints on each dimension by `merge_constraints`."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b):

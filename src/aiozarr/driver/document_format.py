@@ -1,4 +1,4 @@
-"""The formats of the drivers: what parses, makes, reads and compares the metadata of each."""
+"""The formats of the drivers: how the metadata of each are parsed, made, read and compared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_stored(data: Buffer, *, node: str, key: str) -> ArrayFacts:
     """Return the metadata of a stored array.
 
     Raises:
-        InvalidMetadataError: the document is not a JSON object, or not that of an array that the driver reads.
+        InvalidMetadataError: the document is not a JSON object, or does not describe an array that the driver reads.
     """
     with located(node=node, key=key):
         document = load_document(data, max_bytes=memoryview(data).nbytes)
@@ -65,7 +65,7 @@ def _elements(facts: ArrayFacts) -> Elements:
 
 
 def _check_names(codecs: JSON, path: str) -> None:
-    """Refuse codecs that are only names, which specs allow and documents do not."""
+    """Refuse codecs that are only names, which specs allow but documents do not."""
     for number, codec in enumerate(codecs):
         where = f"{path}[{number}]"
         if isinstance(codec, str):
@@ -77,7 +77,7 @@ def _check_names(codecs: JSON, path: str) -> None:
 
 
 def _check_complete(chain: CodecChainSpec, path: str, byte_order: bool) -> None:
-    """Refuse a chain that leaves something open."""
+    """Refuse a chain that lacks a codec or an option."""
     serializer = chain.array_to_bytes
     if serializer is None:
         raise invalid(path, "no codec makes bytes of arrays")

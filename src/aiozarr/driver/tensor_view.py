@@ -1,4 +1,4 @@
-"""What a spec opens: a view of an array by domain, with the schema, bounds and indexing of TensorStore."""
+"""The view of an array that a spec opens, with the schema, domain and indexing of TensorStore."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TensorView:
     """A view of an array by domain, which a TensorStore spec opens. `await view` reads it, `.write(values)` writes it.
 
     Indices are those of the domain: they need not begin at 0, and negative ones do not count from the end. Indexing,
-    translating, labelling and transposing make views without I/O. Reads and writes are those of the array below.
+    translating, labelling and transposing make views without I/O. Reads and writes use the underlying array.
     """
 
     __slots__ = ("_last", "_stored", "_transform")
@@ -61,10 +61,10 @@ class TensorView:
     def __init__(self, stored: StoredArray, transform: DomainTransform) -> None:
         self._stored = stored
         self._transform = transform
-        # The view of the array, for the next read: a read of a small chunk would spend 3 % of its time on making it.
+        # The view of the array, kept for the next read because making it is 3 % of the time of reading a small chunk.
         self._last: tuple[View, ArraySelection] | None = None
 
-    # --- what it is ----------------------------------------------------------------------------------------------
+    # --- properties ----------------------------------------------------------------------------------------------
 
     @property
     def array(self) -> Array:
@@ -180,7 +180,7 @@ class TensorView:
             found["assume_metadata"] = True
         return found
 
-    # --- views of it ---------------------------------------------------------------------------------------------
+    # --- indexing ------------------------------------------------------------------------------------------------
 
     def __getitem__(self, selection: Any) -> TensorView:
         """Return the view of integers, slices, `...`, None (a new dimension), index arrays and masks, without I/O.
@@ -205,12 +205,12 @@ class TensorView:
 
     @property
     def translate_to(self) -> ByDimension[TensorView]:
-        """`view.translate_to[0, 0]`: the view whose domain begins there. One number is for all dimensions."""
+        """`view.translate_to[0, 0]`: the view whose domain begins there. One number applies to all dimensions."""
         return ByDimension(lambda origin: self._with(self._transform.translated(self._each(origin))))
 
     @property
     def translate_by(self) -> ByDimension[TensorView]:
-        """`view.translate_by[5, -1]`: the view whose domain is moved by that. One number is for all dimensions."""
+        """`view.translate_by[5, -1]`: the view whose domain is moved by that. One number applies to all dimensions."""
         return ByDimension(self._translate_by)
 
     @property
@@ -299,7 +299,7 @@ class TensorView:
 
         Args:
             exclusive_max: the new ends of the dimensions of the domain; None leaves one as it is.
-            inclusive_min: the present beginnings, which cannot change; None leaves one as it is.
+            inclusive_min: the present origin, which cannot change; None leaves a dimension as it is.
             resize_metadata_only: do not erase the chunks that are outside of the new shape.
             expand_only: raise if a dimension would shrink.
             shrink_only: raise if a dimension would grow.
@@ -403,7 +403,7 @@ class TensorView:
 
 
 def view_layout(layout: ChunkLayout, transform: DomainTransform) -> ChunkLayout:
-    """Return the layout in the domain of the view. Dimensions along several of the array, or none, have no chunks."""
+    """Return the layout in the domain of the view. Dimensions along none or several of the array have no chunks."""
     rank = transform.domain.rank
     along: dict[int, list[int]] = {}
     indexed: set[int] = set()
@@ -437,7 +437,7 @@ def _per_dimension(
     only: dict[int, int],
     convert: Callable[[int, OutputMap], int],
 ) -> PerDimension[int]:
-    """Return the constraints on dimensions of the view of those of the array, converted one by one."""
+    """Convert constraints on dimensions of the array, one by one, into constraints on dimensions of the view."""
     found: list[Constraint[int] | None] = []
     for dimension in range(transform.domain.rank):
         each = None if values is None or dimension not in only else values[only[dimension]]
@@ -448,11 +448,11 @@ def _per_dimension(
 
 
 def _length(length: int, output: OutputMap) -> int:
-    """Return the length of chunks: with a stride, chunks repeat after fewer indices."""
+    """Return the length of chunks: with a stride, a chunk has fewer indices."""
     return length // gcd(length, abs(output.stride))
 
 
 def _origin(origin: int, output: OutputMap) -> int:
-    """Return the first index whose element is in the chunk, also if the indices run backwards."""
+    """Return the first index whose element is in the chunk, even if the indices run backwards."""
     distance = origin - output.offset
     return -(-distance // output.stride) if output.stride > 0 else distance // output.stride + 1

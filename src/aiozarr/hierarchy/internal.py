@@ -1,4 +1,4 @@
-"""What other packages of aiozarr use of nodes besides the public names. They import from here and nothing deeper."""
+"""The internal names of nodes that other packages of aiozarr use. They import them from here and nothing deeper."""
 
 from __future__ import annotations
 

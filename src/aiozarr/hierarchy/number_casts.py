@@ -22,15 +22,15 @@ Casting: TypeAlias = Literal["checked", "same_value", "same_kind", "unsafe"]
 BLOCK_SIZE = 1 << 15
 """Elements that are cast and checked at once, so that they stay in the processor's cache."""
 
-# Bool, integers, floats, complex: values are cast to the same or a higher rank. "O" are integers beyond 64 bits.
+# The ranks of kinds; values are cast to the same or a higher rank. "O" are integers beyond 64 bits.
 RANK = {"b": 0, "i": 1, "u": 1, "O": 1, "f": 2, "c": 3}
-# The numpy types through which types of another package are cast to each other.
+# The numpy types through which the types of ml_dtypes are cast to each other.
 _WIDE = {"i": "i8", "u": "u8", "f": "f8", "c": "c16"}
 _INTERMEDIATE = {"i": "i1", "u": "u1", "f": "f4", "c": "c8"}
 
 
 def cast_advice() -> str:
-    """Return the end of the messages of casts that are refused."""
+    """Return the end of messages about refused casts."""
     return f"{argument('casting', 'unsafe')} casts as numpy does"
 
 
@@ -83,7 +83,7 @@ def cast_numbers(
     """
     if not needs_check(natural.dtype, dtype, casting) or not natural.size:
         return cast_unchecked(natural, dtype)
-    # The result has the layout of `natural`, as that of `astype`.
+    # The result has the memory layout of `natural`, as with `astype`.
     result = np.empty_like(natural, dtype, subok=False)
     axes = sorted(range(natural.ndim), key=lambda axis: -abs(natural.strides[axis]))
     source, target = natural.transpose(axes), result.transpose(axes)
@@ -115,7 +115,7 @@ def needs_check(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) 
 
 
 def cast_unchecked(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    """Cast numbers as numpy's assignment, without its warnings."""
+    """Cast numbers as numpy's assignment does, without its warnings."""
     if number_kind(natural.dtype) == "c" and number_kind(dtype) not in "bc":
         natural = np.real(widened(natural, _INTERMEDIATE))
     elif natural.dtype.isbuiltin == dtype.isbuiltin == 2 and natural.dtype != dtype:
@@ -199,7 +199,7 @@ def _kept(values: AnyArray, converted: AnyArray, casting: Casting) -> AnyArray:
 
 
 def _kept_parts(part: AnyArray, converted: AnyArray, dtype: np.dtype[Any], *, exact: bool) -> AnyArray:
-    """As `_kept`, for real numbers that numpy's own types hold; `dtype` is the type of the result."""
+    """Do the same as `_kept` for real numbers of numpy's own types; `dtype` is the type of the result."""
     if number_kind(dtype) in "biu":
         inside = _in_range(part, dtype)
         return inside & (np.trunc(part) == part) if part.dtype.kind == "f" else inside
@@ -226,7 +226,7 @@ def _kept_parts(part: AnyArray, converted: AnyArray, dtype: np.dtype[Any], *, ex
 def _in_range(part: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     low, high = limits(dtype)
     if part.dtype.kind == "f":
-        # Both limits are powers of two, and so exact as floats, or infinite in a narrow type.
+        # Both limits are powers of two, so they are exact as floats, or infinite in a narrow type.
         with np.errstate(over="ignore"):
             least, beyond = np.array(float(low)).astype(part.dtype), np.array(float(high + 1)).astype(part.dtype)
         last = part <= high if high == 1 else part < beyond
@@ -279,7 +279,7 @@ def _first_error(
 
 
 def _leaves_range(part: AnyArray, value: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a number has no neighbour in a float type, and not only no equal."""
+    """Return whether a number is beyond the range of a float type, and not only between two of its values."""
     if part.dtype.kind == "c" and number_kind(dtype) != "c":
         part = np.real(part)
     converted = cast_unchecked(np.asarray(value), dtype)

@@ -127,7 +127,7 @@ class Signer:
         return _Moment(now, moment, scope, head, self._day[1], {})
 
     def _parameters(self, moment: _Moment, names: str, query: str) -> tuple[str, bytes, bytes]:
-        """Return the query without the signature, and what comes before and behind the headers `names` of a request."""
+        """Return the query without the signature, and the texts before and after the headers `names` of a request."""
         parameters = {
             "X-Amz-Algorithm": ALGORITHM,
             "X-Amz-Credential": f"{self.credentials.key}/{moment.scope}",
