@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            _say(getattr(error, "advice", None) or "interrupted")
+            _say(str(error) or "interrupted")
             sys.exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
         except BrokenPipeError:
             # Later writes, and the flush at the end, must not fail again.

@@ -148,7 +148,7 @@ def advising_resume() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        error.advice = f"interrupted; {RESUME_COMMAND}"  # type: ignore[attr-defined]
+        error.args = (f"interrupted; {RESUME_COMMAND}",)
         raise
 
 
