@@ -37,11 +37,12 @@ def project(axes: Sequence[Axis], maps: Sequence[DimensionMap], fields: Fields |
 
         own = [RegularAxis(length, length) for length in fields.shape]
         return FieldProjections(project([*axes, *own], maps), fields, len(axes))
-    if any([isinstance(each, Indexed) for each in maps]):
-        from aiozarr.grid.points import PointProjections
+    basic = [each for each in maps if not isinstance(each, Indexed)]
+    if len(basic) == len(maps):
+        return Projection(axes, basic)
+    from aiozarr.grid.points import PointProjections
 
-        return PointProjections.of(axes, maps)
-    return Projection(axes, maps)  # type: ignore[arg-type]  # none of them is Indexed
+    return PointProjections.of(axes, maps)
 
 
 def count_chunks(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int:
