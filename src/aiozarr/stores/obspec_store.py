@@ -6,7 +6,7 @@ An object of obstore is replaced by aiozarr's own store if that is exactly equiv
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -250,16 +250,12 @@ class ObspecStore(ProbedStore):
 
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self._url)
-        try:
-            if hasattr(self._obj, "head_async"):
-                meta = await self._obj.head_async(key)
-            else:
-                meta = (await self._obj.get_async(key, options={"head": True})).meta
-        except Exception as error:
-            if is_missing(error):
-                return None
-            raise self._located(translate(error), key) from error
-        return Entry(key, meta.get("size"), _version(meta))
+        if hasattr(self._obj, "head_async"):
+            meta = await self._unless_missing(key, lambda: self._obj.head_async(key))
+        else:
+            result = await self._unless_missing(key, lambda: self._obj.get_async(key, options={"head": True}))
+            meta = None if result is None else result.meta
+        return None if meta is None else Entry(key, meta.get("size"), _version(meta))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         check_prefix(prefix, store=self._url)
@@ -280,12 +276,9 @@ class ObspecStore(ProbedStore):
         is_local = is_of_obstore(self._obj) and type(self._obj).__name__ == "LocalStore"
         if is_local or not hasattr(self._obj, "list_with_delimiter_async"):
             return await super().list_dir(prefix)
-        try:
-            found = await self._obj.list_with_delimiter_async(prefix or None)
-        except Exception as error:
-            if is_missing(error):
-                return [], []
-            raise self._located(translate(error), prefix or None) from error
+        found = await self._unless_missing(prefix or None, lambda: self._obj.list_with_delimiter_async(prefix or None))
+        if found is None:
+            return [], []
         keys = sorted(meta["path"] for meta in found["objects"] if meta["path"].startswith(prefix))
         return keys, sorted(f"{name.rstrip('/')}/" for name in found["common_prefixes"])
 
@@ -315,11 +308,7 @@ class ObspecStore(ProbedStore):
         check_key(key, store=self._url)
         if not self.supports.writeable:
             raise self._unsupported("erase")
-        try:
-            await self._obj.delete_async(key)
-        except Exception as error:
-            if not is_missing(error):
-                raise self._located(translate(error), key) from error
+        await self._unless_missing(key, lambda: self._obj.delete_async(key))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         keys = [check_key(key, store=self._url) for key in keys]
@@ -337,6 +326,15 @@ class ObspecStore(ProbedStore):
                     await self.erase(key)
 
     # --- helpers -------------------------------------------------------------------------------------------------
+
+    async def _unless_missing(self, key: str | None, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the result of `call`, or None if the object is not stored."""
+        try:
+            return await call()
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise self._located(translate(error), key) from error
 
     async def _empty(self, key: str, if_match: Version | None) -> Value | None:
         """Return no bytes of an object, with its version and size from its metadata."""
