@@ -7,7 +7,7 @@ compared as JSON, in the form in which specs write them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape, refuse_codec_chunk
@@ -341,6 +341,10 @@ class ArrayFacts:
     def fill_json(self) -> JSON:
         """The fill value as in documents."""
         return fill_json(self.fill_value, self.data_type)
+
+    def with_shape(self, shape: tuple[int, ...]) -> ArrayFacts:
+        """Return the metadata with another shape."""
+        return replace(self, shape=shape)
 
     def to_json(self) -> dict[str, JSON]:
         """Return the metadata as specs write them, with the location of shard indexes."""

@@ -124,7 +124,7 @@ async def read_document(access: internal.NodeAccess, spec: Spec) -> tuple[Facts,
     value = await access.scheduled.fetch(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
     if value is None:
         return None
-    return spec.format.read(value.data, access.url), value.version
+    return spec.format.read(value.data, node=access.url), value.version
 
 
 def not_found_error(access: internal.NodeAccess, spec: Spec) -> NodeNotFoundError:
@@ -282,8 +282,7 @@ async def resized(
             option = "expand_only" if expand_only and new < old else "shrink_only"
             raise ValueError(f"dimension {dimension} would {word} from {old} to {new}, and {option} is given")
     await current.array.resize(shape, delete_chunks=delete_chunks)
-    facts = stored.spec.format.with_shape(current.facts, shape)
-    return with_facts(current, facts, None)
+    return with_facts(current, current.facts.with_shape(shape), None)
 
 
 def _new_shape(
