@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 @click.argument("src")
 @click.argument("dst")
 @click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
-@click.option("--one-way", is_flag=True, help="Objects that only DST has are no difference.")
+@click.option("--one-way", is_flag=True, help="Ignore objects that only DST has.")
 @targets.include_option
 @targets.exclude_option
 @targets.copy_store_options
@@ -256,7 +256,7 @@ async def _bad_objects(
 
 @click.command()
 @click.argument("target")
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--strict", is_flag=True, help="Also fail for warnings.")
 @targets.store_options
 @output_options
 def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:

@@ -45,7 +45,7 @@ def _copy_options(function: Any) -> Any:
 _COPY_OPTIONS = (
     include_option,
     exclude_option,
-    click.option("--resume", is_flag=True, help="Continue an interrupted copy: what it has copied is skipped."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted copy, and skip what it has copied."),
     click.option(
         "--verify",
         type=click.Choice(["size", "checksum", "none"]),
@@ -95,7 +95,7 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--delete", is_flag=True, help="Remove what DST has and SRC lacks.")
+@click.option("--delete", is_flag=True, help="Remove objects that DST has and SRC lacks.")
 @_copy_options
 @copy_store_options
 @output_options

@@ -91,7 +91,7 @@ def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> N
 
 @click.command()
 @click.argument("target")
-@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend so many levels only.")
+@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend only this many levels.")
 @store_options
 @output_options
 def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> None:

@@ -138,7 +138,7 @@ def stat(target: str, stores: TargetOptions, out: Output) -> None:
 
 @click.command()
 @click.argument("target")
-@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of so many levels.")
+@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of this many levels.")
 @_human
 @targets.store_options
 @output_options

@@ -32,7 +32,7 @@ class Output:
 
     Args:
         as_json: print one JSON object per line instead of text.
-        quiet: print errors only, besides data.
+        quiet: print only data and errors.
         verbose: print more about what is done.
     """
 
@@ -195,7 +195,7 @@ def output_options(function: Any) -> Any:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
     @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no report; errors and data remain.")
-    @click.option("-v", "--verbose", count=True, help="Print more about what is done; -vv: tracebacks of errors.")
+    @click.option("-v", "--verbose", count=True, help="Print more details; -vv: tracebacks of errors.")
     @wraps(function)
     def command(*args: Any, as_json: bool, quiet: bool, verbose: int, **options: Any) -> Any:
         return function(*args, out=Output(as_json=as_json, quiet=quiet, verbose=verbose), **options)

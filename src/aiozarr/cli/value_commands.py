@@ -162,7 +162,7 @@ SLAB_BYTES = 32 << 20
 @select_option
 @click.option("--key", help="The bytes of this key below TARGET.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="Bytes of an object: begin here.")
-@click.option("--count", type=click.IntRange(0), help="Bytes of an object: write so many.")
+@click.option("--count", type=click.IntRange(0), help="Bytes of an object: write this many.")
 @click.option(
     "-f",
     "--format",

@@ -51,10 +51,10 @@ async def convert(
 ) -> ConversionReport:
     """Convert the array or the tree at `source` into a new one at `destination`.
 
-    What no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of elements,
-    chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is split into tasks, whose
-    regions consist of whole stored objects of the destination. Each object is written once and whole, by one task.
-    Metadata documents are written last, so a conversion that is interrupted never looks complete.
+    Everything that no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of
+    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is split into
+    tasks, whose regions consist of whole stored objects of the destination. Each object is written once and whole, by
+    one task. Metadata documents are written last, so a conversion that is interrupted never looks complete.
 
     If reading regions of the destination would read the source more than `max_amplification` times, the conversion
     goes through intermediate arrays, by the algorithm of the package rechunker. `plan_conversion` shows the stages.

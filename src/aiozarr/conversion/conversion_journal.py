@@ -19,7 +19,7 @@ JOURNAL_KEY = CONVERSION_JOURNAL_KEY
 
 
 class ConversionJournal(Journal):
-    """The done tasks of all passes of one conversion. Lives on the I/O thread.
+    """The done tasks of all passes of one conversion. Used on the I/O thread only.
 
     Args:
         store: the destination.

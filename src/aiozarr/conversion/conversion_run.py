@@ -49,7 +49,7 @@ NumberedTask: TypeAlias = tuple[int, ConversionTask]
 
 @dataclass(eq=False)
 class ConversionRun:
-    """One execution of a plan. Lives on the I/O thread.
+    """One execution of a plan. Used on the I/O thread only.
 
     Args:
         engine: the engine.

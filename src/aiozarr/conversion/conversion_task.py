@@ -199,7 +199,7 @@ class ConversionTask:
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 
     async def _cast(self, block: NDArray[Any], memory: NDArray[Any], origin: list[int]) -> NDArray[Any]:
-        """Cast a region into reused memory, in a worker, with little memory besides."""
+        """Cast a region into reused memory, in a worker, with little additional memory."""
 
         def cast() -> None:
             steps = max(1, block.nbytes // CAST_BYTES) if block.ndim else 1

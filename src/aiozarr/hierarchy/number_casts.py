@@ -34,7 +34,7 @@ def cast_advice() -> str:
     return f"{argument('casting', 'unsafe')} casts as numpy does"
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def number_kind(dtype: np.dtype[Any]) -> str:
     """Return numpy's kind of `dtype`, and `i`, `u`, `f` or `c` for ml_dtypes, whose kind in numpy is V or W."""
     name = dtype.name
@@ -47,7 +47,7 @@ def number_kind(dtype: np.dtype[Any]) -> str:
     return "f"
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Return whether numpy's rule `same_kind` allows the cast, also for types of ml_dtypes."""
     if source.isbuiltin != 2 and target.isbuiltin != 2:
@@ -56,7 +56,7 @@ def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return one in RANK and one != "O" and RANK[one] <= RANK[other] and (one, other) != ("i", "u")
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the smallest and the largest value of bools or of an integer type."""
     if dtype.kind == "b":
@@ -168,7 +168,7 @@ def _is_exact(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) ->
 
 
 def _keeps(values: AnyArray, converted: AnyArray, casting: Casting) -> bool:
-    """Return whether the rule allows all values of a block. The usual answer needs no memory, or a bool per element."""
+    """Return whether the rule allows all values of a block. The usual case needs no memory, or a bool per element."""
     source, target = number_kind(values.dtype), number_kind(converted.dtype)
     if source in "biu" and target in "biu":
         low, high = limits(converted.dtype)

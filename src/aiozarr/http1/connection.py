@@ -74,7 +74,7 @@ class ConnectionOwner(Protocol):
     buffers: BufferPool
 
     def upload_ticks(self, nbytes: int) -> int:
-        """Return the ticks of the sweep that the upload of so many bytes may take."""
+        """Return the ticks of the sweep that the upload of this many bytes may take."""
         ...
 
     def release(self, connection: Connection) -> None:

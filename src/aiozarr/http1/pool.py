@@ -297,7 +297,7 @@ class Pool:
             self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
 
     def upload_ticks(self, nbytes: int) -> int:
-        """Return the ticks that the sweep allows for an upload, besides those for the response."""
+        """Return the ticks that the sweep allows for an upload, in addition to those for the response."""
         return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._endpoint.idle_timeout)
 
     def _raise_limit(self) -> None:

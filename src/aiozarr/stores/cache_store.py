@@ -112,7 +112,7 @@ class CacheStore(WrapperStore):
         return (self._store.identity, check_key(key, store=self.url))
 
     def _answer(self, value: Value, checks: int) -> Value:
-        """Return a cached value after so many requests to check it. A record counts each answer as a request."""
+        """Return a cached value after `checks` requests to check it. A record counts each cached value as a request."""
         return value
 
     def _is_fresh(self, cached: CachedValue) -> bool:

@@ -80,7 +80,7 @@ def _from_local(store: Any) -> Store | None:
 
 
 def _from_memory(store: Any) -> Store | None:
-    # Another mapping may make its buffers anew at each access.
+    # Another mapping may make new buffers at each access.
     return BufferStore(store._store_dict) if type(store._store_dict) is dict else None
 
 

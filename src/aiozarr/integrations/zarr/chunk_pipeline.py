@@ -164,7 +164,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         if self._own is None:
             from zarr.core.array import create_codec_pipeline
 
-            # Without a store it asks the configured class for `from_codecs`.
+            # Without a store it calls `from_codecs` of the configured class.
             self._own = create_codec_pipeline(metadata=self._metadata)
         return self._own
 

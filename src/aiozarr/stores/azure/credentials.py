@@ -262,7 +262,7 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
     """
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
     # Permissions, start, expiry, resource, identifier, addresses, protocol, version, kind of resource, snapshot,
-    # encryption scope, and five headers of the answer.
+    # encryption scope, and five headers of the response.
     fields = [permissions, "", expiry, f"/blob/{account}/{container}", "", "", "", SIGNATURE_VERSION, "c", *[""] * 7]
     signature = b64encode(digest(b64decode(key), "\n".join(fields).encode(), sha256)).decode("ascii")
     return urlencode({"sv": SIGNATURE_VERSION, "se": expiry, "sr": "c", "sp": permissions, "sig": signature})

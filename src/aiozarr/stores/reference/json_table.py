@@ -191,7 +191,7 @@ class _Builder:
             self._rows.add(keys, urls, np.array(starts, np.int64), np.array(lengths, np.int64))
 
     def finish(self, members: Mapping[str, Any]) -> LoadedReferences:
-        """Return the references; `members` are those of a document of version 1 besides `refs`."""
+        """Return the references; `members` are the other members of a document of version 1 than `refs`."""
         self._flush()
         self._rows.finish()
         templates = _templates(members)

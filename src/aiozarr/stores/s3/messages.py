@@ -201,7 +201,7 @@ def stored_checksum(headers: Headers) -> BodyChecksum | None:
     """Return the checksum of a whole object in the headers of a response ("Checking object integrity").
 
     The checksum of an object that was uploaded in parts may be one of their checksums. It ends with their number, and
-    tells nothing about a body.
+    does not apply to a body.
     """
     if headers.get(b"x-amz-checksum-type", b"").upper() == b"COMPOSITE":
         return None

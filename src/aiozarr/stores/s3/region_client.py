@@ -199,7 +199,7 @@ def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
     Raises:
         ValueError: the file of trusted certificates cannot be read.
     """
-    trusted = options.root_certificate  # besides those of the system, like all of these
+    trusted = options.root_certificate  # in addition to those of the system
     path = options.verify
     if path is None and trusted is None:
         path = os.environ.get("AWS_CA_BUNDLE") or None
