@@ -61,10 +61,10 @@ class AzureBucketClient(BucketClient):
     """A container of Azure Blob Storage, or of a server that speaks its protocol."""
 
     head_identifies_missing = True
-    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
-    # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
     max_parts: ClassVar[int] = 50_000
     copy_refusals: ClassVar[frozenset[int]] = frozenset({202, 400, 403, 405, 409, 501})
+    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
+    # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f\\\ufffe\uffff]|\.(?=/|$)")
 
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
@@ -269,11 +269,31 @@ class AzureBucketClient(BucketClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
-        return {"query": listing_query(prefix, delimiter, token)}
+        # Metadata are requested because they mark the folders of accounts with a hierarchical namespace.
+        query = {"restype": "container", "comp": "list", "include": "metadata", "maxresults": str(PAGE_SIZE)}
+        more = {"prefix": prefix, "delimiter": delimiter, "marker": token}
+        query |= {name: value for name, value in more.items() if value}
+        return {"query": urlencode(query, quote_via=quote, safe="")}
 
     @staticmethod
     def parse_page(body: bytes, prefix: str) -> ListingPage:
-        return parse_page(body, prefix)
+        root = parse_xml(body, "EnumerationResults")
+        page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
+        blobs = _named(root, "Blobs")
+        for child in () if blobs is None else blobs:
+            tag = local_name(child)
+            name = _name(child) if tag in ("Blob", "BlobPrefix") else None
+            if name is None:
+                continue
+            if tag == "BlobPrefix":
+                if name.endswith("/") and is_key(name[:-1], prefix):
+                    page.prefixes.append(name)
+            elif is_key(name, prefix):
+                fields, metadata = _members(child, "Properties"), _members(child, "Metadata")
+                size = parse_size(fields.get("Content-Length", "").strip(), name)
+                if fields.get("ResourceType") != "directory" and not _marks_folder(metadata):
+                    page.entries.append(Entry(name, size, etag_version(fields.get("Etag", ""))))
+        return page
 
 
 def _is_folder(response: Response) -> bool:
@@ -286,41 +306,6 @@ def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, cr
     is_named = options.endpoint_url is not None or options.account_host is not None
     is_found = is_named and credentials.found and credentials.kind != "anonymous"
     return endpoint.web.exposed and (is_found or credentials.kind in ("sas", "token", "credential", "identity"))
-
-
-def listing_query(prefix: str, delimiter: str, marker: str) -> str:
-    """Return the query of a request for a page; `""` means no delimiter, and the first page.
-
-    Metadata are requested because they mark the folders of accounts with a hierarchical namespace.
-    """
-    query = {"restype": "container", "comp": "list", "include": "metadata", "maxresults": str(PAGE_SIZE)}
-    more = {"prefix": prefix, "delimiter": delimiter, "marker": marker}
-    return urlencode(query | {name: value for name, value in more.items() if value}, quote_via=quote, safe="")
-
-
-def parse_page(body: bytes, prefix: str) -> ListingPage:
-    """Parse a page.
-
-    Raises:
-        StoreError: it is not valid.
-    """
-    root = parse_xml(body, "EnumerationResults")
-    page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
-    blobs = _named(root, "Blobs")
-    for child in () if blobs is None else blobs:
-        tag = local_name(child)
-        name = _name(child) if tag in ("Blob", "BlobPrefix") else None
-        if name is None:
-            continue
-        if tag == "BlobPrefix":
-            if name.endswith("/") and is_key(name[:-1], prefix):
-                page.prefixes.append(name)
-        elif is_key(name, prefix):
-            fields, metadata = _members(child, "Properties"), _members(child, "Metadata")
-            size = parse_size(fields.get("Content-Length", "").strip(), name)
-            if fields.get("ResourceType") != "directory" and not _marks_folder(metadata):
-                page.entries.append(Entry(name, size, etag_version(fields.get("Etag", ""))))
-    return page
 
 
 def _members(element: Element, name: str) -> dict[str, str]:
