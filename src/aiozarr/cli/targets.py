@@ -241,7 +241,7 @@ def check_listable(store: Any) -> None:
 
 
 def key_in(store: Any, target: str, name: str) -> str:
-    """Return the key of the last segment of `target`, percent-encoded for stores with percent-encoded URLs.
+    """Return the key of the last segment of `target`, which is percent-encoded in some URLs, but never in a path.
 
     Args:
         store: the store of the location of `target`.

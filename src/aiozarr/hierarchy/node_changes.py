@@ -159,7 +159,7 @@ async def update_node(
             if changed is not current:
                 if before is not None:
                     await before(current, changed)
-                # A single document is stored anyway, so only several are compared with the stored ones.
+                # A single document is stored if it differs; of several, those that differ have to be found.
                 is_clear = len(rules.keys) == 1 and changed != current
                 old = {} if is_clear else _render_leniently(current)
                 new = render_node(_without_separate(changed))

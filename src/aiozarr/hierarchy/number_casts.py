@@ -279,7 +279,7 @@ def _first_error(
 
 
 def _leaves_range(part: AnyArray, value: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a number is beyond the range of a float type, and not only between two of its values."""
+    """Return whether a number is outside of the range of a float type, and not only inexact in it."""
     if part.dtype.kind == "c" and number_kind(dtype) != "c":
         part = np.real(part)
     converted = cast_unchecked(np.asarray(value), dtype)

@@ -45,7 +45,7 @@ FetchPage: TypeAlias = Callable[[], Awaitable[ListingPage]]
 page_requests: ContextVar[Callable[[FetchPage], Awaitable[ListingPage]] | None] = ContextVar(
     "aiozarr_page_requests", default=None
 )
-"""Requests a page, and repeats a failed request."""
+"""Requests a page, and repeats a failed request; if it is None, pages are requested once."""
 
 
 class PaginationLoopGuard:
