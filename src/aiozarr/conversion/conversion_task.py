@@ -314,16 +314,7 @@ class ArrayPass:
 class ConversionWork:
     """The stages of a conversion, with the data from which tasks and the documents of the result are made.
 
-    It can be pickled if the stores can.
-
-    Attributes:
-        source: URL of the source.
-        destination: URL of the destination.
-        arrays: number of arrays.
-        groups: number of groups.
-        stages: the passes, in the order in which they run.
-        max_memory: bytes that one process holds at most.
-        notes: remarks, by the path of the array they are about.
+    It can be pickled if the stores can. `ConversionPlan` describes its public attributes.
     """
 
     source: str
