@@ -89,10 +89,11 @@ def fill_location(
 
 
 class located:  # noqa: N801  # used as a verb in `with`, like contextlib.suppress
-    """Context manager that tells an `AiozarrError` of its block where it happened: `with located(store=..., key=...):`.
+    """Context manager that adds its location to an `AiozarrError` of its block: `with located(store=..., key=...):`.
 
     The same error object passes through, with its unset fields filled by `fill_location`. No frame is added to its
-    traceback, and none keeps a reference to it. A class and not a generator: entered for every chunk that is decoded.
+    traceback, and none keeps a reference to it. A class and not a generator, because it is entered for every chunk that
+    is decoded.
     """
 
     __slots__ = ("_key", "_node", "_range", "_store")
@@ -168,7 +169,7 @@ class PreconditionFailedError(StoreError):
 
 
 class PermissionDeniedError(StoreError):
-    """The credentials are valid and do not allow this operation (403). It is never read as a missing chunk."""
+    """The credentials are valid but do not allow this operation (403). It is never read as a missing chunk."""
 
 
 class UnauthenticatedError(StoreError):
@@ -314,7 +315,7 @@ class InvalidMetadataError(MetadataError):
 
 
 class UnsupportedMetadataError(MetadataError):
-    """The document is valid and uses a feature that aiozarr lacks: an unknown extension, codec or data type.
+    """The document is valid but uses a feature that aiozarr lacks: an unknown extension, codec or data type.
 
     Attributes:
         point: the extension point, such as `codec` or `data_type`.
@@ -438,6 +439,6 @@ class UnsafeWriteWarning(UserWarning):
 class StaleDataWarning(UserWarning):
     """An array grew over stored values of an earlier, larger shape, and shows these values again.
 
-    The v3 core specification asks for this warning ("Resizing"). `resize(..., clear=True)` overwrites the values with
+    The v3 core specification requests this warning ("Resizing"). `resize(..., clear=True)` overwrites the values with
     the fill value.
     """

@@ -76,7 +76,7 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     often have to request them from the host while the faulting thread waits. A separate thread returns the memory of
     very large arrays to the system.
     """
-    # Imported by those who need arrays: a copy between stores needs bytes only.
+    # Imported here because a copy between stores needs bytes only.
     import numpy as np
 
     dtype = np.dtype(dtype)
@@ -173,8 +173,8 @@ UNMAP_PIECE_BYTES = 8 << 20
 class _Releaser:
     """The thread that returns memory to the system, and the blocks that wait for it.
 
-    A block that waits is reused for the next array of its size. In a series of reads the result before the last one
-    is often dropped just before the next read begins: its pages need not be returned, and not be faulted in again.
+    A block that waits is reused for the next array of its size. In a series of reads the result before the last one is
+    often dropped just before the next read begins, so its pages need not be returned and faulted in again.
     """
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class _Releaser:
     def release(self, block: mmap.mmap) -> None:
         """Queue a block for the thread, without what exceeds the limit of waiting bytes.
 
-        Called in any thread at any moment, also by the garbage collector: it must not lock.
+        It is called in any thread at any moment, even by the garbage collector, so it must not lock.
         """
         if self._thread is None:
             return
@@ -235,8 +235,8 @@ class _Releaser:
         queue = self._queue
         while True:
             number, block = queue.get()
-            # The addresses stay reserved until the block is deallocated. Arrays are written from the beginning: the
-            # end is returned first, in case that the block is reused.
+            # The addresses stay reserved until the block is deallocated. The end is returned first, because arrays are
+            # written from the beginning, and the block may be reused.
             for start in reversed(range(0, len(block), UNMAP_PIECE_BYTES)):
                 with self._returning:
                     if number not in self._pending:

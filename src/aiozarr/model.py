@@ -112,7 +112,7 @@ class Entry:
         size: size in bytes; None if the listing has no sizes.
         version: version of the object; None if the listing has no versions.
         below_link: number of segments at the key's end that lie behind a link to a directory; 0 if none do. A deletion
-            removes the link, and nothing behind it.
+            removes only the link.
     """
 
     key: str
@@ -145,7 +145,7 @@ def is_met(precondition: Precondition | None, current: Version | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """The capabilities of a store. They may change after a response or a probe, so callers read them anew each time.
+    """The capabilities of a store. They may change after a response or a probe, so callers read them each time.
 
     Attributes:
         readable: `fetch` and all operations that use it.

@@ -70,7 +70,7 @@ def load_plugin(point: str, name: str) -> object | None:
         raise _unusable(point, name, f"the packages {packages} both announce it")
     entry = found[0]
     try:
-        # No cache: Python imports a module once, in one thread.
+        # Not cached, because Python imports a module once, in one thread.
         plugin: object = entry.load()
     except Exception as error:
         reason = f"the package {_package(entry)} announces it as {entry.value}, which fails to load: {error!r}"
@@ -181,7 +181,7 @@ def check_class(given: object, *kinds: type, named: bool = True) -> None:
 
 
 def wrong_entry_point(point: str, name: str, reason: str) -> UnsupportedMetadataError:
-    """Return the error for an entry point that loads and does not fit its extension point."""
+    """Return the error for an entry point that loads but does not fit its extension point."""
     entry = _announced()[GROUPS[point], name][0]
     return _unusable(point, name, f"the package {_package(entry)} announces it as {entry.value}: {reason}")
 
@@ -204,7 +204,7 @@ def _suggestions(name: str, known: list[str]) -> str:
     # The prefix may be missing or wrong, so last components are compared as well.
     last = name.rpartition(".")[2]
     close = [each for each in known if each.rpartition(".")[2] == last]
-    from difflib import get_close_matches  # imported on use, as few names are wrong
+    from difflib import get_close_matches  # imported here because few names are wrong
 
     close += [each for each in get_close_matches(name, known, n=_MAX_LISTED_NAMES) if each not in close]
     if len(known) <= _MAX_LISTED_NAMES:
@@ -229,7 +229,7 @@ def clear_entry_points() -> None:
 
 @cache
 def _announced() -> Mapping[tuple[str, str], tuple[EntryPoint, ...]]:
-    """Return the entry points by group and name. Cached: reading them opens a file of each installed package."""
+    """Return the entry points by group and name, cached because reading them opens a file of each package."""
     table: dict[tuple[str, str], tuple[EntryPoint, ...]] = {}
     from importlib.metadata import entry_points  # takes 15 ms, and most programs need no plugin
 
@@ -266,9 +266,9 @@ class NamedConfiguration(Protocol):
 
 
 class SharedResults(Generic[T]):
-    """What was made of descriptions in JSON, shared by all callers with equal ones. Any thread.
+    """Results made from descriptions in JSON, shared by all callers with equal ones. Used by any thread.
 
-    Results must not be changed. After a registration they are made again: a name may stand for another class then.
+    Results must not be changed. They are made again after a registration, because a name may then mean another class.
     """
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ class SharedResults(Generic[T]):
     def get(self, described: Any, *others: Hashable, make: Callable[[], T]) -> T:
         """Return the result for this description and these `others`; `make()` if there is none yet."""
         try:
-            # Not the values themselves: True and 1.0 equal 1, and an extension may refuse them.
+            # Not the values themselves, because True and 1.0 equal 1, and an extension may refuse them.
             key = (marshal.dumps(described, 2), *others, _registrations)
         except ValueError:
             return make()  # of other types than JSON's

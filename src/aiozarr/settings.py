@@ -105,7 +105,7 @@ def _written(name: str, value: object) -> str:
 @cache
 def _checks() -> dict[str, Callable[[Any, str], object]]:
     """Return the check of each setting."""
-    from aiozarr.common.checks import Checks  # imported on use, as most programs keep the defaults
+    from aiozarr.common.checks import Checks  # imported here because most programs keep the defaults
 
     checks = Checks()
     at_least_0, at_least_1 = partial(checks.integer, low=0), partial(checks.integer, low=1)

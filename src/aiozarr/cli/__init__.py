@@ -1,4 +1,4 @@
-"""The command line `aiozarr`, with the extra `cli`: a command per module of commands, imported when it is used."""
+"""The command line `aiozarr`, with the extra `cli`. The module of a command is imported when the command is used."""
 
 from aiozarr.cli.program import main
 

@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 @click.argument("src")
 @click.argument("dst")
 @click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
-@click.option("--one-way", is_flag=True, help="Objects that only DST has are no difference.")
+@click.option("--one-way", is_flag=True, help="Ignore objects that only DST has.")
 @targets.include_option
 @targets.exclude_option
 @targets.copy_store_options
@@ -62,7 +62,7 @@ def check(
 ) -> None:
     """Compare the objects below SRC and DST by key and size, or with --download by all bytes.
 
-    The metadata of SRC name its objects if its server cannot list, as web servers cannot.
+    If the server of SRC cannot list objects, as web servers cannot, the metadata of SRC name them.
 
     Differences are printed with the signs of rclone: * differs, - is missing in DST, + is in DST only, ! is an error.
     With -v equal objects are printed too, with the sign =. The exit status is 1 if there is a difference.
@@ -151,7 +151,7 @@ async def _compare(
                 seen.add(found.key)
                 yield found
         if not seen:
-            # A misspelled source is no empty one.
+            # A misspelled source must not count as an empty one.
             raise NodeNotFoundError(f"nothing is stored at {src}", url=src)
         for key in sorted(others.keys() - seen):
             yield Comparison(key, "surplus", None, others[key], "")
@@ -256,7 +256,7 @@ async def _bad_objects(
 
 @click.command()
 @click.argument("target")
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--strict", is_flag=True, help="Also fail for warnings.")
 @targets.store_options
 @output_options
 def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:

@@ -17,7 +17,7 @@ from aiozarr.errors import AiozarrError
 COMMANDS = {
     "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
     "tree": ("node_commands:tree", "Show the groups and arrays below TARGET."),
-    "info": ("node_commands:info", "Show the facts of an array or a group."),
+    "info": ("node_commands:info", "Show the metadata of an array or a group."),
     "stat": ("object_commands:stat", "Show size and version of one object."),
     "du": ("object_commands:du", "Sum up the bytes of the objects below TARGET."),
     "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
@@ -25,11 +25,11 @@ COMMANDS = {
     "cp": ("copy_commands:cp", "Copy a store, a node, a selection or an object."),
     "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
-    "clean": ("object_commands:clean", "List, and with --delete remove, what killed processes have left."),
+    "clean": ("object_commands:clean", "List, and with --delete remove, leftovers of killed processes."),
     "check": ("check_commands:check", "Compare the objects of SRC and DST."),
     "verify": ("check_commands:verify", "Read and decode every chunk, and report the bad ones."),
     "validate": ("check_commands:validate", "Check the metadata documents of all nodes."),
-    "convert": ("convert_commands:convert", "Write a copy of another format, of other chunks or codecs."),
+    "convert": ("convert_commands:convert", "Write a copy in another format, with other chunks or codecs."),
     "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
     "plan": ("node_commands:plan", "Show what a read would cost."),
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def option_text(name: str, value: object) -> str:
-    """Return an argument of Python as an option of a command: `--overwrite`, `--chunks time=1`, `--shards none`."""
+    """Return a Python argument as a command option: `--overwrite`, `--chunks time=1`, `--shards none`."""
     option = "--" + name.removesuffix("s" if name.endswith("_options") else "").replace("_", "-")
     if value is ... or value is True:
         return option
@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            _say(getattr(error, "advice", None) or "interrupted")
+            _say(str(error) or "interrupted")
             sys.exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
         except BrokenPipeError:
             # Later writes, and the flush at the end, must not fail again.

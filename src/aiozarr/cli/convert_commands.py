@@ -60,11 +60,11 @@ def parse_codec(text: str) -> Any:
 
 _lengths = ParsedType("LENGTHS", parse_lengths)
 _overwrite = click.option("--overwrite", is_flag=True, help="First erase everything that is stored at DST.")
-_resume = click.option("--resume", is_flag=True, help="Continue an interrupted run: tasks that were done are skipped.")
+_resume = click.option("--resume", is_flag=True, help="Continue an interrupted run, and skip the tasks that were done.")
 _max_memory = click.option(
     "--max-memory", type=ParsedType("SIZE", parse_size), help="Bytes in memory per process, such as 512M."
 )
-_workers = click.option("--workers", type=click.IntRange(1), help="Convert in so many processes.")
+_workers = click.option("--workers", type=click.IntRange(1), help="The number of processes that convert.")
 
 
 @click.command()
@@ -72,7 +72,7 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
 @click.argument("dst")
 @click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The format [default: as SRC].")
 @click.option("--chunks", type=_lengths, help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
-@click.option("--shards", type=_lengths, help="Shards likewise; none: no shards [default: as SRC].")
+@click.option("--shards", type=_lengths, help="Shards in the same forms; none: no shards [default: as SRC].")
 @click.option(
     "--codec",
     "codecs",
@@ -86,7 +86,7 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert in so
     type=click.Choice(["checked", "same_value", "same_kind", "unsafe"]),
     default="checked",
     show_default=True,
-    help="What a cast to --dtype may change.",
+    help="The rule of casts to --dtype.",
 )
 @select_option
 @click.option("--max-amplification", type=float, default=3.0, show_default=True, help="Repeated reads at most.")
@@ -119,7 +119,7 @@ def convert(
 ) -> None:
     """Convert the array or the tree SRC into a new one at DST: another format, chunks, shards, codecs or type.
 
-    The plan says beforehand how much is read, written and held in memory; --dry-run prints it.
+    With --dry-run only the plan is printed: how much is read, written and held in memory.
     """
     from aiozarr import conversion
 
@@ -201,7 +201,7 @@ def _executor(workers: int | None) -> Iterator[Executor | None]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Errors of the processes, too, name options.
+    # Errors from the processes name options, too.
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=name_arguments, initargs=(option_text,))
     try:
         yield pool

@@ -45,7 +45,7 @@ def _copy_options(function: Any) -> Any:
 _COPY_OPTIONS = (
     include_option,
     exclude_option,
-    click.option("--resume", is_flag=True, help="Continue an interrupted copy: what it has copied is skipped."),
+    click.option("--resume", is_flag=True, help="Continue an interrupted copy, and skip what it has copied."),
     click.option(
         "--verify",
         type=click.Choice(["size", "checksum", "none"]),
@@ -95,7 +95,7 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 @click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--delete", is_flag=True, help="Remove what DST has and SRC lacks.")
+@click.option("--delete", is_flag=True, help="Remove objects that DST has and SRC lacks.")
 @_copy_options
 @copy_store_options
 @output_options
@@ -104,7 +104,7 @@ def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
 
     Objects that are equal by size and ETag, or by the bytes of local files, are not copied again. Chunks of copied
     arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing
-    is removed if SRC is empty or not there.
+    is removed if SRC is empty or missing.
     """
     _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, **options)
 
@@ -148,12 +148,12 @@ def advising_resume() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        error.advice = f"interrupted; {RESUME_COMMAND}"  # type: ignore[attr-defined]
+        error.args = (f"interrupted; {RESUME_COMMAND}",)
         raise
 
 
 def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[str, Any]:
-    """Return a selection by position as one by name, as `aiozarr.copy` takes it."""
+    """Convert a selection by position into one by name, which `aiozarr.copy` needs."""
     from aiozarr.cli.node_commands import with_array
     from aiozarr.cli.selections import name_selection
 
@@ -195,8 +195,8 @@ def _copy_store(
                 )
             )
     except (NodeNotFoundError, NodeTypeError, CopyError) as error:
-        # Only now: for a store it would be a request before all others.
-        # An archive without a node, or with a damaged directory, is no object: its copy would look like success.
+        # Look for an object only now, because a store would need a request more. An archive without a node, or with a
+        # damaged directory, is not copied as an object: that would look like success.
         has_failures = isinstance(error, CopyError) and bool(error.failed)
         if is_archive or has_failures or (found := run(lambda: find_object(src, source))) is None:
             raise

@@ -23,7 +23,7 @@ NODE_NOT_FOUND = 3
 OBJECT_NOT_FOUND = 4
 """There is no object of this key."""
 TEMPORARY = 5
-"""A temporary error has remained after all retries: the same command may succeed later."""
+"""A temporary error remained after all retries: the same command may succeed later."""
 PARTIAL = 6
 """Some objects failed, and all others were done (`--on-error continue`)."""
 FATAL = 7

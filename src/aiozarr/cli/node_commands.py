@@ -68,7 +68,7 @@ async def check_array(node: Array | Group, target: str) -> Array:
 @store_options
 @output_options
 def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> None:
-    """Show the facts of the array or group TARGET; its stored objects are counted by listing them."""
+    """Show the metadata of the array or group TARGET, and count its stored objects by listing them."""
 
     async def facts(node: Array | Group) -> tuple[Any, dict[str, Any], tuple[str | None, ...] | None]:
         return await node.info(), dict(node.attrs), getattr(node, "dimension_names", None)
@@ -91,13 +91,13 @@ def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> N
 
 @click.command()
 @click.argument("target")
-@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend so many levels only.")
+@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend only this many levels.")
 @store_options
 @output_options
 def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> None:
     """Show the groups and arrays below TARGET, arrays with shape and type.
 
-    With consolidated metadata it is one request. A node that cannot be read is shown with the reason.
+    With consolidated metadata one request is enough. A node that cannot be read is shown with the reason.
     """
     depth = None if level is None else level - 1
     options = stores.of(target)
@@ -154,7 +154,7 @@ def _node_record(name: str, metadata: Any) -> dict[str, Any]:
 @store_options
 @output_options
 def consolidate(target: str, stores: TargetOptions, out: Output) -> None:
-    """Store the metadata of all nodes below the group TARGET in the group: it is then opened with one request."""
+    """Store the metadata of all nodes below the group TARGET in the group, so that one request opens it."""
 
     async def work() -> tuple[str, int, int]:
         from aiozarr.hierarchy import consolidate_metadata

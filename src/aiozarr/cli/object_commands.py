@@ -1,4 +1,4 @@
-"""Commands on objects and prefixes: ls, stat, du, rm and clean. They know keys and bytes only."""
+"""Commands on objects and prefixes, that is, on keys and bytes: ls, stat, du, rm and clean."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def stat(target: str, stores: TargetOptions, out: Output) -> None:
 
 @click.command()
 @click.argument("target")
-@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of so many levels.")
+@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of this many levels.")
 @_human
 @targets.store_options
 @output_options
@@ -191,7 +191,7 @@ def rm(
     """Remove the object TARGET, or with --recursive everything below it.
 
     The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
-    Consolidated metadata of groups above are updated. A link to a directory is removed, and nothing behind it.
+    Consolidated metadata of groups above are updated. If TARGET is a link, only the link is removed.
     """
     from aiozarr.metadata.format_rules import document_write_order
     from aiozarr.transfer.copy_rules import KeyFilter
@@ -239,11 +239,11 @@ def rm(
 @targets.store_options
 @output_options
 def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None:
-    """List, and with --delete remove, what killed processes of aiozarr have left at TARGET at least an hour ago.
+    """List, and with --delete remove, leftovers of killed aiozarr processes at TARGET that are at least an hour old.
 
     On a local disk these are temporary files without a writer, also those of zip archives. Elsewhere these are objects
     that a test of conditional writes has stored, and on S3 unfinished uploads of copies. Files and uploads of other
-    programs stay, and so do journals, because --resume continues by them.
+    programs stay, and so do journals, because --resume needs them.
     """
     from aiozarr import transfer
 
@@ -295,7 +295,7 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
 
 
 async def _remove_link(path: str) -> None:
-    """Remove a link to a directory, and what consolidated metadata above say of the node behind it."""
+    """Remove a link to a directory, and the node behind it from consolidated metadata above."""
     from aiozarr.hierarchy.internal import delete_node, run_at_target
 
     directory, name = os.path.split(path)
@@ -338,7 +338,7 @@ async def _remove_chosen(target: str, options: StorageOptions, keys: list[str], 
 
 
 async def _remove_all(target: str, options: StorageOptions) -> None:
-    """Remove the node or prefix `target`, and what held it on the local disk: its directory, or the whole archive."""
+    """Remove the node or prefix `target`, and on the local disk its directory, or the whole archive."""
     from aiozarr.hierarchy.internal import delete_node
 
     await _remove_container(await _change(target, options, delete_node))

@@ -1,4 +1,4 @@
-"""What commands print: data on standard output or in a file, everything else on standard error."""
+"""The output of commands: data on standard output or in a file, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOW_AFTER_SECONDS = 0.5
 LINE_SECONDS = 5.0
 """Delay between two lines of progress where standard error is no terminal."""
 plain = printable
-"""Escapes control characters, which a terminal would obey: keys come from the store."""
+"""Escapes the control characters in keys from a store, which a terminal would obey."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -32,7 +32,7 @@ class Output:
 
     Args:
         as_json: print one JSON object per line instead of text.
-        quiet: print errors only, besides data.
+        quiet: print only data and errors.
         verbose: print more about what is done.
     """
 
@@ -149,7 +149,7 @@ def progress_text(state: Progress, seconds: float) -> str:
 
 
 def rate_texts(state: Progress, seconds: float) -> tuple[str, str | None]:
-    """Return the mean rate and the time left, or None for that if nothing has come yet."""
+    """Return the mean rate and the time left; the latter is None until something has come."""
     rate = state.bytes_done / seconds if seconds > 0 else 0.0
     left = (state.bytes_total - state.bytes_done) / rate if rate else None
     return f"{bytes_text(rate)}/s", None if left is None else seconds_text(left)
@@ -184,7 +184,7 @@ def _json_line(record: Mapping[str, Any]) -> str:
 
 
 def _encodable(text: str, encoding: str | None = None) -> str:
-    """Return `text` with what the stream cannot encode escaped, as the names of files may be."""
+    """Return `text` with escapes for characters that the stream cannot encode, which names of files may have."""
     name: str = encoding or sys.stdout.encoding or "utf-8"
     return text.encode(name, "backslashreplace").decode(name)
 
@@ -195,7 +195,7 @@ def output_options(function: Any) -> Any:
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
     @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no report; errors and data remain.")
-    @click.option("-v", "--verbose", count=True, help="Print more about what is done; -vv: tracebacks of errors.")
+    @click.option("-v", "--verbose", count=True, help="Print more details; -vv: tracebacks of errors.")
     @wraps(function)
     def command(*args: Any, as_json: bool, quiet: bool, verbose: int, **options: Any) -> Any:
         return function(*args, out=Output(as_json=as_json, quiet=quiet, verbose=verbose), **options)
@@ -208,7 +208,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
     """Yield a binary file whose bytes are those of `path` when the context ends. An error leaves `path` as it was.
 
     The bytes are written to a temporary file beside it, which is renamed. A device, a pipe, or a file in a directory
-    without permission is written itself.
+    without permission is written directly.
 
     Raises:
         OSError: the file could not be written; it has the name of the file.
@@ -232,20 +232,20 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             raise
     except OSError as error:
         if error.errno is not None and error.strerror is not None:
-            # The system names no file where writing fails.
+            # The system's error does not name the file if writing fails.
             error.filename, error.filename2 = path, None
         raise
 
 
 def _temporary_of(path: str) -> tuple[str, int | None, str] | None:
-    """Return the file to replace, its mode if it exists, and a temporary name beside it; None: it is written itself."""
+    """Return the file to replace, its mode if it exists, and a temporary name beside it; None: write it directly."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         status = None
     target = os.path.realpath(path)
     directory = os.path.dirname(target)
-    # A name such as /dev/stdout may be that of a regular file, to which others append.
+    # A name such as /dev/stdout may mean a regular file, to which others append.
     is_special = path.startswith(("/dev/", "/proc/")) or (status is not None and not stat.S_ISREG(status.st_mode))
     may_replace = os.access(directory, os.W_OK) and (status is None or os.access(target, os.W_OK))
     if is_special or not may_replace:

@@ -75,7 +75,7 @@ def _parse_item(text: str) -> Any:
     if _SLICE.fullmatch(text):
         return slice(*[int(part) if part.strip() else None for part in text.split(":")])
     if _TIME.fullmatch(text):
-        return text  # its colons are those of a clock
+        return text  # its colons separate hours and minutes
     if ".." in text:
         start, _, stop = text.partition("..")
         return slice(_parse_coordinate(start), _parse_coordinate(stop))
@@ -110,7 +110,7 @@ async def select_view(array: Array, selection: NamedSelection | PositionalSelect
 
 
 def name_selection(array: Array, selection: PositionalSelection) -> NamedSelection:
-    """Return a selection by position as one by the names of dimensions, or by their numbers where they have no names.
+    """Convert a selection by position into one by the names of dimensions, or by the numbers of those without names.
 
     Raises:
         SelectionError: it has more items than the array has dimensions, or several `...`.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 StorageOptions = dict[str, Any]
 
 BATCH = 1000
-"""Entries that go to the calling thread at once."""
+"""Entries that are passed to the calling thread at once."""
 
 
 class TargetOptions(NamedTuple):
@@ -73,7 +73,7 @@ def parse_key_value(text: str) -> tuple[str, Any]:
 
 
 def _parsed(text: str) -> Any:
-    # Numbers stay text: keys and account names may be digits. The table of options converts what must be a number.
+    # Numbers stay text, because keys and account names may be digits. The table of options converts others.
     if text in ("true", "false", "null") or text[:1] in ("{", "["):
         try:
             return json.loads(text)
@@ -241,7 +241,7 @@ def check_listable(store: Any) -> None:
 
 
 def key_in(store: Any, target: str, name: str) -> str:
-    """Return the key of the last segment of `target`. A store with percent-encoded URLs has it encoded, a path never.
+    """Return the key of the last segment of `target`, which is percent-encoded in some URLs, but never in a path.
 
     Args:
         store: the store of the location of `target`.

@@ -132,7 +132,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(item, float) and (item != item or item in (float("inf"), float("-inf"))):
         return "NaN" if item != item else "Infinity" if item > 0 else "-Infinity"
     if isinstance(item, bool | int | str) or item is None:
-        # Of a time, numpy gives nanoseconds as a number: its text says the unit.
+        # numpy converts a time in nanoseconds to a number, whereas its text shows the unit.
         return str(value) if isinstance(value, np.datetime64 | np.timedelta64) else item
     if isinstance(item, float):
         return float(str(value))
@@ -162,7 +162,7 @@ SLAB_BYTES = 32 << 20
 @select_option
 @click.option("--key", help="The bytes of this key below TARGET.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="Bytes of an object: begin here.")
-@click.option("--count", type=click.IntRange(0), help="Bytes of an object: write so many.")
+@click.option("--count", type=click.IntRange(0), help="Bytes of an object: write this many.")
 @click.option(
     "-f",
     "--format",
@@ -232,7 +232,7 @@ def _sink(output: str | None) -> Iterator[IO[bytes]]:
 
 
 def write_all(file: IO[bytes], data: Any) -> None:
-    """Write all of `data`: with `PYTHONUNBUFFERED`, standard output writes as much as a pipe takes at a time."""
+    """Write all of `data`; with `PYTHONUNBUFFERED`, one write to a pipe may write only a part."""
     from aiozarr.stores.contract import byte_view
 
     left = byte_view(data)
@@ -300,7 +300,7 @@ def slabs(view: View) -> Iterator[tuple[int, View]]:
     rows = max(1, SLAB_BYTES * length // view.nbytes)
     chunk = view.array.chunks[0] if view.ndim == view.array.ndim else 1
     if isinstance(chunk, int) and chunk > 1:
-        # Rows of whole chunks, as long as a selection begins at a chunk: no chunk is decoded twice.
+        # Rows of whole chunks: if the selection begins at a chunk, no chunk is decoded twice.
         rows = max(rows // chunk, 1) * chunk
     for start in range(0, length, rows):
         yield start, view[start : min(start + rows, length)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Endian: TypeAlias = Literal["little", "big"]
 
-# Of types of ml_dtypes, by their names.
+# The bits of an element, by the names of types of ml_dtypes.
 _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 
 _MAX_CODE_POINT = 0x10FFFF

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _SLACK = 1 << 24
 
 MAX_PADDING_FACTOR = 4
-"""A compressed object may be so many times larger than the codecs' own bound."""
+"""The factor by which a compressed object may exceed the bound of its codecs."""
 
 DIAGNOSED_BYTES = 1 << 16
-"""An object that is by so little too long is accepted: its codecs, which have its bytes, say best what is wrong."""
+"""Excess bytes up to which an object that is too long is decoded, because its codecs describe the fault best."""
 
 
 class CodecPipeline:
@@ -48,9 +48,9 @@ class CodecPipeline:
         plain_size: bytes before compression and checksums, or None if they vary.
         max_encoded_size: a bound on the bytes that such an array encodes to.
         max_stored_size: a bound on the bytes that decode to such an array, also those of other writers, or None.
-        shard: where parts of the encoded bytes can be read by ranges; None where they cannot.
-        regions: decodes for readers who take out a box of elements at once; None where `decode` is all there is.
-        raw: where elements lie in the encoded bytes, if nothing is compressed; None where they have no such places.
+        shard: the layout of inner chunks that can be read by ranges; None if there are none.
+        regions: decodes a box of elements that is copied at once; None if only `decode` is possible.
+        raw: the layout of elements in the encoded bytes; None if they have no fixed positions.
     """
 
     spec: ArraySpec
@@ -151,10 +151,10 @@ class CodecPipeline:
     def _max_stored_size(self) -> int | None:
         """Return a bound on the bytes of every object that decodes.
 
-        Each codec's `max_encoded_size` is its promise: a compressor's includes room for headers and for data that do
-        not compress. Streams of other writers may have more: padding, empty members, blocks of a few bytes. The formats
-        do not bound that, so four times as much is accepted. An index of inner chunks refuses longer ones by the
-        promise itself.
+        Each codec's `max_encoded_size` bounds its own output; a compressor's includes room for headers and for data
+        that do not compress. Streams of other writers may have more: padding, empty members, blocks of a few bytes. The
+        formats do not bound that, so four times as much is accepted. For inner chunks, a shard index enforces the
+        codecs' bound itself.
 
         Returns:
             The bound, or None for shards and for filters that another package has registered. A shard may have any
@@ -164,7 +164,7 @@ class CodecPipeline:
         if not is_compressed and not self._chain.array_bytes._is_bounded(self._inner_spec):
             return None
         size = self.max_encoded_size
-        # The bound of elements of variable length is that of a setting, not of the values: it has room enough.
+        # The bound of elements of variable length comes from a setting and not from the values, so it has enough room.
         is_padded = is_compressed and self.encoded_size is None and not self.spec.is_variable
         return (MAX_PADDING_FACTOR * size if is_padded else size) + DIAGNOSED_BYTES
 

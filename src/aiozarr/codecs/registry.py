@@ -1,4 +1,4 @@
-"""The codecs of aiozarr: the one list of their names and classes, by module, which imports none of them.
+"""A list of the names and classes of aiozarr's codecs by module, which does not import them.
 
 The codec class of a name in a metadata document is found here, and the members of its configuration are checked. Each
 error names the member.
@@ -166,7 +166,7 @@ def invalid(key: str, reason: str) -> InvalidMetadataError:
 
 
 def unsupported(reason: str, name: str, *, member: str | None = None) -> UnsupportedMetadataError:
-    """Return the error for something that aiozarr lacks of the codec `name`."""
+    """Return the error for a feature of the codec `name` that aiozarr lacks."""
     return UnsupportedMetadataError(reason, member=member, point="codec", name=name)
 
 
@@ -193,7 +193,7 @@ CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"it must be {expec
 
 
 class FieldsCodec(Codec):
-    """A codec, a dataclass, whose configuration has its compared fields as members, but for those that are None.
+    """A dataclass codec whose configuration has its compared fields as members, except those that are None.
 
     List it before the codec's kind among the bases of a class.
     """

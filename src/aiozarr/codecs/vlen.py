@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -47,15 +46,15 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
             raise CodecError(f"it declares {count} elements in {memory.size} bytes, not {spec.size}", codec=self.name)
         with codec_errors("decode the elements", self.name, TypeError, ValueError, OverflowError, SystemError):
             items: AnyArray = self._items.decode(memory)
-        read = _LENGTH_BYTES * (1 + spec.size) + self._count_bytes(items.tolist())
+        read = _LENGTH_BYTES * (1 + spec.size) + _count_bytes(items.tolist())
         if read != memory.size:
             raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)
         return items.astype(spec.dtype, copy=False).reshape(spec.shape)
 
-    @staticmethod
-    @abstractmethod
-    def _count_bytes(items: list[Any]) -> int:
-        """Return the number of bytes of all elements."""
+
+def _count_bytes(items: list[Any]) -> int:
+    """Return the number of bytes of all elements, which are texts or byte strings."""
+    return len("".join(items).encode()) if items and isinstance(items[0], str) else sum(map(len, items))
 
 
 @register
@@ -67,10 +66,6 @@ class VlenUtf8Codec(_VlenCodec):
     _kinds = "TO"
     _items = VLenUTF8()
 
-    @staticmethod
-    def _count_bytes(items: list[str]) -> int:
-        return len("".join(items).encode())
-
 
 @register
 @dataclass(frozen=True)
@@ -80,7 +75,3 @@ class VlenBytesCodec(_VlenCodec):
     name = "vlen-bytes"
     _kinds = "O"
     _items = VLenBytes()
-
-    @staticmethod
-    def _count_bytes(items: list[bytes]) -> int:
-        return sum(map(len, items))

@@ -33,7 +33,7 @@ _SLICED = (bytes, bytearray, memoryview)
 
 @cache
 def _native() -> Any:
-    """Return the coder of numcodecs. Small chunks do without it: its import takes 50 ms."""
+    """Return the coder of numcodecs, which small chunks do not need, because its import takes 50 ms."""
     from numcodecs import zstd  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 
     return zstd

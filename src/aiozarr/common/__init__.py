@@ -1,1 +1,1 @@
-"""What all packages use and what knows nothing of Zarr: concurrency, forks, text for people, checks of members."""
+"""Helpers of all packages that know nothing of Zarr: concurrency, forks, text for people, checks of members."""

@@ -57,11 +57,11 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseExceptionGroup as errors:
         failed = errors.exceptions[0]
     if failed is not None:
-        # Outside of the handler, so that the error keeps its own cause and does not drag the group along.
+        # Outside the handler, so that the error keeps its own cause and has no reference to the group.
         try:
             raise failed
         finally:
-            # The error's traceback holds this frame: the frame must not hold the error.
+            # The error's traceback holds this frame, so the frame must not hold the error.
             failed = None
             tasks.clear()
     return [task.result() for task in tasks]
@@ -111,7 +111,7 @@ async def map_concurrently(
 
 
 class ByteSemaphore:
-    """At most `limit` bytes are held at a time. Lives on one loop.
+    """Allows `limit` bytes to be held at a time. Used on one loop.
 
     First come, first served: small objects cannot starve a large one. An object larger than the limit is held alone.
     """
@@ -169,12 +169,13 @@ async def wait_uncancelled(*futures: asyncio.Future[Any]) -> None:
     """
     if all(future.done() for future in futures):
         return
-    from anyio import CancelScope  # imported on use: most processes cancel nothing
+    from anyio import CancelScope  # imported here because most processes cancel nothing
 
     cancellation: asyncio.CancelledError | None = None
     while pending := [future for future in futures if not future.done()]:
         try:
-            # A scope of anyio repeats its cancellation in each turn of the loop, a task's own one comes once per call.
+            # A scope of anyio repeats its cancellation in each turn of the loop; a task's own cancellation comes once
+            # per call.
             with CancelScope(shield=True):
                 await asyncio.wait(pending)
         except asyncio.CancelledError as error:
@@ -187,7 +188,7 @@ async def wait_uncancelled(*futures: asyncio.Future[Any]) -> None:
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel `tasks` and wait until all have ended, also if this task is cancelled meanwhile; see `wait_uncancelled`.
+    """Cancel `tasks` and wait until all have ended, even if this task is cancelled meanwhile; see `wait_uncancelled`.
 
     Their errors are dropped.
     """
@@ -198,9 +199,9 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
 
 
 class PerLoop(Generic[T]):
-    """One value for each event loop, made when it is first used there. Any thread.
+    """One value for each event loop, made when it is first used there. Used by any thread.
 
-    All state of a loop is kept in one of these, but for connections, which must be closed with their loop. A loop that
+    All state of a loop is kept in one of these, except connections, which must be closed with their loop. A loop that
     was closed while tasks awaited something leaves futures in its value. They refer to the loop, which would never be
     collected, so closed loops are forgotten.
 
@@ -217,7 +218,7 @@ class PerLoop(Generic[T]):
         loop = asyncio.get_running_loop() if loop is None else loop
         value = self._values.get(loop)
         if value is None:
-            for reference in self._values.keyrefs():  # a copy, made at once: other threads have loops of their own
+            for reference in self._values.keyrefs():  # a copy, because other threads have loops of their own
                 other = reference()
                 if other is not None and other.is_closed():
                     self._values.pop(other, None)
@@ -225,7 +226,7 @@ class PerLoop(Generic[T]):
         return value
 
     def clear(self) -> None:
-        """Forget all loops: after a fork they are those of the parent."""
+        """Forget all loops, which belong to the parent after a fork."""
         self._values.clear()
 
 
@@ -243,7 +244,7 @@ class _SharedCall:
 
 
 class SingleFlight(Generic[K]):
-    """Shares one call between all callers that ask for the same key, on the same loop, while the call is running.
+    """Shares one call between all callers with the same key, on the same loop, while the call is running.
 
     The call runs in a task of its own. A caller that is cancelled leaves the call to the others. The last one cancels
     the call and waits for its end. May be used from several threads and loops; each loop has its own calls.
@@ -278,7 +279,7 @@ class SingleFlight(Generic[K]):
         return result
 
     def forget(self, matches: Callable[[K], bool]) -> None:
-        """Let later callers with a matching key start a new call: the running one may return a replaced value."""
+        """Let later callers with a matching key start a new call, as the running one may return a replaced value."""
         with self._lock:
             for loop_key in [loop_key for loop_key in self._calls if matches(loop_key[1])]:
                 del self._calls[loop_key]
@@ -364,7 +365,7 @@ def read_gate() -> TurnGate:
 
 
 RESERVED_FILES = 64
-"""Files for the rest of the process. Half of the remaining ones are left to it too."""
+"""Open files that are left to the rest of the process, together with half of the remaining ones."""
 
 
 def open_file_limit() -> int:

@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ForkSafeLock:
-    """A `threading.Lock` for `with`, replaced in a forked child: the thread that held it does not exist there."""
+    """A `threading.Lock` for `with`, replaced in a forked child, where the thread that held it does not exist."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SerialNumbers:
-    """The numbers 1, 2, 3 and so on, each of them once. In free-threaded builds `itertools.count` may repeat some."""
+    """The numbers 1, 2, 3 and so on, each once. In free-threaded builds `itertools.count` may repeat some."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -81,6 +81,6 @@ class fork_safe_cached_property(Generic[T_co]):  # noqa: N801  # used as a decor
         if instance is None:
             return self
         value = self._function(instance)
-        # As an attribute, also of a frozen instance: asking for `__dict__` makes a dictionary for each instance.
+        # As an attribute, even of a frozen instance, because using `__dict__` makes a dictionary for each instance.
         object.__setattr__(instance, self._name, value)
         return value

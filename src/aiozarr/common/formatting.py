@@ -1,4 +1,4 @@
-"""Text of records for people: numbers of bytes, tables of facts, and names that no terminal or notebook obeys."""
+"""Text for people: numbers of bytes, tables, and names in which terminals and notebooks find no commands."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def printable(text: str) -> str:
 
 
 def clip(text: str, most: int = 200) -> str:
-    """Return `text` shortened to `most` characters for a message: names and values of a document may be of any size."""
+    """Shorten `text` to `most` characters for a message, because names and values of a document may be long."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
@@ -80,7 +80,7 @@ def shown(value: object) -> str:
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
     """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar."""
-    from difflib import get_close_matches  # imported on use, as few names are wrong
+    from difflib import get_close_matches  # imported here because few names are wrong
 
     nearest = get_close_matches(str(name)[:200], list(known), n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else otherwise
@@ -88,7 +88,7 @@ def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str
 
 def preformatted(text: str) -> str:
     """Return text as HTML that keeps its lines. A lone surrogate, which no page can hold, is escaped."""
-    # Imported on use: its table of entities takes longer to load than most modules here.
+    # Imported here because its table of entities takes longer to load than most modules.
     from html import escape
 
     return f"<pre>{escape(text.encode('utf-8', 'backslashreplace').decode())}</pre>"

@@ -1,4 +1,4 @@
-"""The names of a package, each imported when it is first used: a program loads only the modules that it needs."""
+"""Imports the names of a package when they are first used, so that a program loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package whose names are imported on first use.
 
-    The package imports the same names under `TYPE_CHECKING`, and calls this function otherwise: a type checker that saw
-    `__getattr__` would accept every name.
+    The package imports the same names under `TYPE_CHECKING`, and calls this function otherwise, because a type checker
+    that saw `__getattr__` would accept every name.
 
     Args:
         package: the `__name__` of the package.

@@ -55,7 +55,7 @@ def shown_progress(progress: ProgressLike, title: str) -> Iterator[ProgressCallb
 
 
 class _SharedBars:
-    """The bars of all operations that run at once, in one display: a terminal has only one."""
+    """The bars of all operations that run at once, in one display, because a terminal has only one."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -87,7 +87,7 @@ def _new_display() -> Any:
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn  # optional
     from rich.progress import Progress as Display  # optional
 
-    # On the stream of diagnostics: the output of a script may be piped into another one.
+    # On standard error, because the output of a script may be piped into another one.
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     is_shown = console.is_terminal or console.is_jupyter

@@ -51,22 +51,23 @@ async def convert(
 ) -> ConversionReport:
     """Convert the array or the tree at `source` into a new one at `destination`.
 
-    What no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of elements,
-    chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is cut into tasks: regions
-    made of whole stored objects of the destination. Each object is written once and whole, by one task.
-    Metadata documents are written last, so a conversion that is interrupted never looks complete.
+    Everything that no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of
+    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is split into
+    tasks, whose regions consist of whole stored objects of the destination. Each object is written once and whole, by
+    one task. Metadata documents are written last, so a conversion that is interrupted never looks complete.
 
     If reading regions of the destination would read the source more than `max_amplification` times, the conversion
     goes through intermediate arrays, by the algorithm of the package rechunker. `plan_conversion` shows the stages.
 
     Args:
         source: a URL, a local path, or a `Store`: an array, or a group with everything below it.
-        destination: the location of the result; likewise. It must be empty unless `overwrite` or `resume` is true.
+        destination: the location of the result, in the same forms. It must be empty unless `overwrite` or `resume` is
+            true.
         zarr_format: the format of the result: 3, 2 or 1. None: that of each node of the source.
         chunks: chunks of the result in a form of `create_array`, or lengths by dimension name such as `{"time": -1}`,
             in which the other dimensions keep theirs. None: those of the source.
-        shards: shards of the result; likewise. False: none. None: those of the source, which must be multiples of the
-            chunks. Formats 1 and 2 have no shards: the chunks inside become the stored objects.
+        shards: shards of the result, in the same forms. False: none. None: those of the source, which must be multiples
+            of the chunks. Formats 1 and 2 have no shards, so the inner chunks become the stored objects.
         codecs: codecs of the result, in a form of `create_array`. None: those of the source where the format of the
             result has them, else the defaults. For formats 2 and 1: one compressor, after filters.
         dtype: the type of the result's elements; None: that of the source.
@@ -79,8 +80,8 @@ async def convert(
         max_amplification: the largest ratio of bytes read to bytes of the source without intermediate arrays.
         temporary: the location of intermediate arrays, which are erased at the end. None: below the destination.
         overwrite: first erase everything stored at the destination.
-        resume: continue an interrupted conversion with equal arguments: tasks that were done are skipped. Without one,
-            it begins.
+        resume: continue an interrupted conversion with equal arguments, and skip the tasks that were done. If there is
+            none, begin.
         on_error: "raise" stops at the first task that fails; "continue" runs the others, and the report names it.
             The documents of an array with a failed task are not written.
         progress: called with `Progress`: tasks and their bytes. True draws a bar, with the extra `cli`.
@@ -144,8 +145,8 @@ async def plan_conversion(
 ) -> ConversionPlan:
     """Return the plan of a conversion: stages, tasks, bytes, requests, amplification and memory.
 
-    Reads metadata of the source only. `print` shows the plan as a table, and notebooks do. Arguments and errors are
-    those of `convert`.
+    Reads metadata of the source only. `print` and notebooks show the plan as a table. Arguments and errors are those of
+    `convert`.
     """
     options = ConversionOptions(
         zarr_format, chunks, shards, codecs, dtype, casting, region, max_memory, max_amplification
@@ -156,7 +157,7 @@ async def plan_conversion(
     async def work(_: Engine) -> ConversionPlan:
         async with AsyncExitStack() as stack:
             plan = await _plan(stack, targets, target_options, options, settings)
-            stack.pop_all()  # the stores stay open: the tasks of the plan have them
+            stack.pop_all()  # the stores stay open because the tasks of the plan use them
             return plan
 
     return await run(work, timeout=settings.timeout)
@@ -175,7 +176,7 @@ async def _plan(
         stack: closes the stores that are made here.
         targets: the source, the destination, and the location of intermediate arrays.
         target_options: options of source and destination.
-        options: what is to be changed.
+        options: the requested changes.
         settings: limits and policies.
     """
     source = await opened(stack, targets[0], target_options[0], settings)
@@ -209,7 +210,7 @@ def check_executor(executor: object) -> None:
     """Check that an `executor` argument has the method `submit`.
 
     Raises:
-        TypeError: it has not.
+        TypeError: it has none.
     """
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(f"executor is a concurrent.futures.Executor or None, not {type(executor).__name__}")

@@ -1,4 +1,4 @@
-"""The journal of a conversion: which tasks are done, as a small object at the destination; and the final report."""
+"""The journal of a conversion, a small object at the destination that records the done tasks; and the final report."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ JOURNAL_KEY = CONVERSION_JOURNAL_KEY
 
 
 class ConversionJournal(Journal):
-    """The done tasks of all passes of one conversion. Lives on the I/O thread.
+    """The done tasks of all passes of one conversion. Used on the I/O thread only.
 
     Args:
         store: the destination.
-        fingerprint: equal for equal conversions: of equal arguments, and of an unchanged source.
+        fingerprint: equal for conversions with equal arguments and an unchanged source.
         counts: number of tasks of each pass.
     """
 
@@ -34,7 +34,7 @@ class ConversionJournal(Journal):
         self._lock = asyncio.Lock()
 
     async def load(self) -> bool:
-        """Read the stored journal, and take over its done tasks.
+        """Read the stored journal, and adopt its done tasks.
 
         Returns: False if none is stored.
 
@@ -66,7 +66,7 @@ class ConversionJournal(Journal):
         )
 
     async def add(self, number: int, task: int) -> None:
-        """Mark a task of the pass `number` as done; store the journal if that was not done lately."""
+        """Mark a task of the pass `number` as done; store the journal unless it was stored recently."""
         self.done[number][task] = 1
         if not self._lock.locked() and self.is_due():
             await self.save()
@@ -107,22 +107,23 @@ def done_runs(flags: bytearray) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionReport:
-    """What a conversion or a migration has done; `print` shows it as a table.
+    """The result of a conversion or a migration; `print` shows it as a table.
 
     Attributes:
         arrays: number of arrays at the destination.
         groups: number of groups at the destination.
-        tasks: tasks that were run. Each has written whole stored objects of one region.
+        tasks: tasks that were run. Each wrote the whole stored objects of one region.
         skipped: tasks that an interrupted conversion had done before.
         copied: stored objects that were copied as they are.
-        bytes: bytes of elements that the tasks have written, intermediate arrays included.
+        bytes: bytes of elements that the tasks wrote, intermediate arrays included.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
         requests: requests to stores, with repetitions, of all processes.
         seconds: wall time.
         reencoded: why chunks of an array could not stay as they are, by the path of the array (`migrate` only).
         notes: remarks, by the path of the array they are about.
-        planned: what a dry run of `migrate` would do: pairs of "write", "erase" or "encode", and a key or path.
+        planned: the actions that a dry run of `migrate` reports: pairs of "write", "erase" or "encode", and a key or
+            path.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).
     """
 

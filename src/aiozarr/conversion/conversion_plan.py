@@ -29,10 +29,10 @@ class ConversionPlan(ConversionWork):
     """
 
     async def aprepare(self, *, overwrite: bool = False) -> None:
-        """Store what the tasks need, for a scheduler that runs them itself.
+        """Prepare the destination for a scheduler that runs the tasks itself.
 
-        Then run the tasks of one stage after the other, anywhere and in any order inside a stage, and `afinish`. A
-        task may be repeated.
+        Then run the tasks stage by stage, anywhere and in any order within a stage, and call `afinish`. A task may be
+        repeated.
 
         Args:
             overwrite: first erase everything stored at the destination.
@@ -49,7 +49,7 @@ class ConversionPlan(ConversionWork):
         await run(work)
 
     def prepare(self, *, overwrite: bool = False) -> None:
-        """Do `aprepare` and wait for it."""
+        """Run `aprepare` and wait for it."""
         run_blocking(lambda: self.aprepare(overwrite=overwrite))
 
     async def afinish(self) -> None:
@@ -58,7 +58,7 @@ class ConversionPlan(ConversionWork):
         Consolidated metadata are written too, if the source has them. The call may be repeated after an error.
 
         Raises:
-            CopyError: some tasks have not run, whose number the message names; or the conversion was not prepared, or
+            CopyError: some tasks have not run, and the message says how many; or the conversion was not prepared, or
                 has been finished.
             StoreError: a request has failed.
         """
@@ -71,7 +71,7 @@ class ConversionPlan(ConversionWork):
         await run(work)
 
     def finish(self) -> None:
-        """Do `afinish` and wait for it."""
+        """Run `afinish` and wait for it."""
         run_blocking(self.afinish)
 
     def __str__(self) -> str:

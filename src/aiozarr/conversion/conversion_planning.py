@@ -1,9 +1,9 @@
-"""Makes the plan of a conversion from the metadata of its source: directly, or over intermediate arrays. Without I/O.
+"""Plans a conversion, with or without intermediate arrays, from the metadata of its source, without I/O.
 
 The chunk shapes of intermediate arrays follow the published algorithm of the package rechunker. Reads are
 consolidated to the largest multiple of source chunks that fits into memory, and writes to the largest multiple of
-chunks of the result. An intermediate array has the elementwise minimum of both, and several have geometric means
-between them.
+chunks of the result. A single intermediate array has the elementwise minimum of both; several have minima of geometric
+means between them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aiozarr.stores import Store
 
 MAX_STAGES = 6
 REQUEST_COST_BYTES = 256 << 10
-"""Bytes that could be transferred in the time that one more request takes: it decides between numbers of stages."""
+"""The cost of a request, as the bytes that could be transferred in its time; it determines the number of stages."""
 
 
 def choose_stages(
@@ -41,10 +41,10 @@ def choose_stages(
     max_bytes: int,
     max_amplification: float,
 ) -> list[RegionGrid]:
-    """Return the passes of a conversion, each as its regions: one, or several over intermediate arrays.
+    """Return the regions of each pass of a conversion: one pass, or several with intermediate arrays between them.
 
     Args:
-        source: the units of reading of the source.
+        source: the units in which the source is read.
         destination: the stored objects of the result.
         item_size: bytes of an element.
         max_bytes: bytes of a region at most.
@@ -78,7 +78,7 @@ def intermediate_chunks(
     limits = [max(chunk, wanted) for chunk, wanted in zip(source, destination, strict=True)]
     read = consolidated(shape, source, item_size, max_bytes, limits)
     written = consolidated(shape, destination, item_size, max_bytes, shape)
-    # `stages - 1` passes lie between the shapes that are read and written; neighbours share their minimum.
+    # Geometric means between the shapes that are read and written; each array has the minimum of two neighbours.
     steps = [
         tuple(
             [
@@ -127,9 +127,9 @@ MIN_VARIABLE_BYTES = 64
 """Bytes that are counted for an element of variable length, whose memory is not known beforehand."""
 MIN_BYTES_IN_FLIGHT = 1 << 20
 FAST_COMPRESSION = {"name": "blosc", "cname": "lz4", "clevel": 1, "shuffle": "bitshuffle"}
-"""Of intermediate arrays: as fast as writing the bytes that it saves. Numbers are in design note 012."""
+"""The compression of intermediate arrays, as fast as writing the bytes that it saves (numbers in design note 012)."""
 MAX_COMPRESSED_BYTES = 1 << 30
-"""Blosc takes less than 2 GiB at once. Larger objects of intermediate arrays are not compressed."""
+"""Blosc compresses less than 2 GiB at once. Larger objects of intermediate arrays are not compressed."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class ConversionPlanner:
     Attributes:
         destination: the store whose root becomes the result.
         temporary: the store of intermediate arrays.
-        options: what is to be changed, and within which limits.
+        options: the requested changes, and their limits.
         settings: limits and policies.
     """
 
@@ -169,7 +169,7 @@ class ConversionPlanner:
 
         Args:
             nodes: the nodes of the source.
-            reencoded: receives the reasons, by path, why arrays cannot stay as they are in a migration to format 3;
+            reencoded: filled with the reasons, by path, why arrays cannot stay as they are in a migration to format 3;
                 None: no migration.
 
         Raises:
@@ -224,7 +224,7 @@ class ConversionPlanner:
         if isinstance(root, Group) and isinstance(top, GroupMetadata) and root.metadata.consolidated is not None:
             copies = consolidate(top.zarr_format, {path: metadata for path, metadata in result.items() if path})
             result[""] = replace(top, consolidated=copies)
-        # All first passes, then all second ones: passes of different arrays need not wait for each other.
+        # All first passes, then all second ones, because passes of different arrays need not wait for each other.
         passes.sort(key=lambda each: each.stage.number)
         arrays = sum([isinstance(node, Array) for node in nodes.values()])
         return ConversionPlan(
@@ -266,7 +266,7 @@ class ConversionPlanner:
         source_axes = [ChunkAxis.of(*each) for each in zip(shape, node.chunks, offsets, node.shape, strict=True)]
         result_axes = [ChunkAxis.of(*each) for each in zip(shape, result.shards or result.chunks, strict=True)]
         # Two tasks overlap: one reads while the other one writes.
-        # Python objects have no intermediate arrays: their codecs are those of their own array.
+        # Python objects have no intermediate arrays, because only the codecs of their own array can encode them.
         most = inf if node.dtype.hasobject else self.options.max_amplification
         grids = choose_stages(source_axes, result_axes, held, self.task_bytes // 2, most)
         passes: list[ArrayPass] = []
@@ -324,7 +324,7 @@ def has_renamed_attributes(node: Array | Group, zarr_format: int) -> bool:
 
 
 def _intermediate(node: Array, shape: Sequence[int], chunks: Sequence[int]) -> ArrayMetadata:
-    """Return the metadata of an intermediate array, which is written and read once: with a fast compression."""
+    """Return the metadata of an intermediate array, with fast compression because it is written and read once."""
     fill = node.metadata.fill_value[()]
     options: dict[str, Any] = {"shape": tuple(shape), "dtype": node.metadata.data_type, "chunks": tuple(chunks)}
     codecs = [FAST_COMPRESSION] if prod(chunks) * _element_bytes(node.metadata) <= MAX_COMPRESSED_BYTES else []

@@ -37,11 +37,11 @@ from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
 
 MAX_CONCURRENT_TASKS = 32
-"""Tasks of one process at a time, however small they are: each keeps many requests in flight."""
+"""Concurrent tasks of one process, however small, because each keeps many requests in flight."""
 MAX_SUBMITTED_TASKS = 256
-"""Tasks that an executor of unknown size has at a time: enough for a cluster, and few to cancel."""
+"""Concurrent tasks of an executor of unknown size: enough for a cluster, and few enough to cancel."""
 SAVE_SECONDS = 2.0
-"""The journal of a conversion that has failed, or was cancelled, is stored within this time or not at all."""
+"""The time limit for storing the journal of a conversion that failed or was cancelled."""
 
 NumberedTask: TypeAlias = tuple[int, ConversionTask]
 """A task, and the number of its pass."""
@@ -49,13 +49,13 @@ NumberedTask: TypeAlias = tuple[int, ConversionTask]
 
 @dataclass(eq=False)
 class ConversionRun:
-    """One execution of a plan. Lives on the I/O thread.
+    """One execution of a plan. Used on the I/O thread only.
 
     Args:
         engine: the engine.
         plan: the passes, the documents and the stores.
         settings: limits and policies of documents and the journal; None: those of tasks.
-        report: where requests are counted besides.
+        report: a further record in which requests are counted.
         progress: called when a task has ended.
         on_error: as in `convert`.
     """
@@ -70,7 +70,7 @@ class ConversionRun:
 
     def __post_init__(self) -> None:
         plan, settings = self.plan, self.settings or self.plan._settings
-        # A record of its own: the result counts this conversion alone.
+        # A separate record, because the result counts this conversion alone.
         self._report = Report(outer=self.report)
         self._root = NodeAccess(self.engine, plan._store, "", settings, self._report)
         self._temporary = NodeAccess(self.engine, plan._temporary, "", settings, self._report)
@@ -80,18 +80,18 @@ class ConversionRun:
         self._started = perf_counter()
         self._tasks = self._skipped = self._bytes = self._done = self._bytes_done = 0
         self._cost = TaskResult(0, 0, 0, 0)
-        # Of all passes: the memory of one pass is freed only by the next garbage collection.
+        # Shared by all passes, because the memory of one pass is freed only by the next garbage collection.
         self._buffers = RegionBuffers()
         self._failed: list[tuple[str, BaseException]] = []
         self._failed_arrays: set[str] = set()
 
     async def prepare(self, *, overwrite: bool = False, resume: bool = False, in_place: bool = False) -> None:
-        """Check the destination, and store the journal and what the tasks need.
+        """Check the destination, and store the journal and the documents that the tasks need.
 
         Args:
             overwrite: first erase everything stored there.
             resume: continue an interrupted conversion.
-            in_place: the source is in the same place, which is not empty therefore.
+            in_place: the destination is the source, and therefore not empty.
 
         Raises:
             NodeExistsError: something is stored there.
@@ -107,7 +107,7 @@ class ConversionRun:
             await erase_node(self._root)
         elif not in_place:
             await self._check_free()
-        # The journal comes first: whatever stands beside it belongs to an unfinished conversion.
+        # The journal is stored first, so that everything beside it belongs to an unfinished conversion.
         await self._journal.save()
 
         async def store(each: ArrayPass) -> None:
@@ -117,7 +117,7 @@ class ConversionRun:
         await for_each(store, self.plan._passes)
 
     async def check_all_done(self) -> None:
-        """Check that all tasks have run, here or alone elsewhere, and store that in the journal.
+        """Check that all tasks have run, here or elsewhere, and record that in the journal.
 
         Raises:
             CopyError: some have not, or the conversion was not prepared, or has been finished.
@@ -136,7 +136,7 @@ class ConversionRun:
         await self._journal.save()
 
     async def _load_done(self) -> bool:
-        """Take over the done tasks of the journal, and of the marks of tasks that ran alone.
+        """Adopt the done tasks of the journal, and of the marks that tasks have stored elsewhere.
 
         Returns: False if no journal is stored.
         """
@@ -186,7 +186,7 @@ class ConversionRun:
                 else:
                     await self._run_in(executor, passes)
         except BaseException as error:
-            from anyio import move_on_after  # imported on use: it is needed after failures only
+            from anyio import move_on_after  # imported here because it is needed only after failures
 
             # A store that hangs must not hold up a cancellation. Without this record, the last tasks run again.
             with move_on_after(SAVE_SECONDS, shield=True), suppress(StoreError):
@@ -206,7 +206,7 @@ class ConversionRun:
                 nodes.pop(each, None)
         await store_tree(self._root, nodes)
         if not self._failed:
-            # The journal last: an interrupted erasure is continued by it.
+            # The journal is erased last, because an interrupted erasure needs it to continue.
             if self._temporary.store is not self._root.store:
                 await self._temporary.scheduled.erase_prefix(f"{FOLDER}/")
             below = [entry.key async for entry in self._root.scheduled.scan(f"{FOLDER}/")]
@@ -269,7 +269,7 @@ class ConversionRun:
         try:
             while True:
                 while len(submitted) < window and (numbered := next(pending, None)) is not None:
-                    # An executor is the caller's: pickling, starting a process and a cluster's answer take their time.
+                    # The caller's executor may block: it pickles the task, starts a process, or waits for a cluster.
                     future = await in_thread_uncancelled(partial(_submit, executor, numbered[1]))
                     wrapped = asyncio.wrap_future(future)
                     wrapped.add_done_callback(retrieve_error)
@@ -277,7 +277,7 @@ class ConversionRun:
                 if not submitted:
                     return
                 done, _ = await asyncio.wait(submitted, return_when=asyncio.FIRST_COMPLETED)
-                # Results before errors: what was done counts.
+                # Results come before errors, so that finished tasks are counted.
                 for wrapped in sorted(done, key=lambda each: each.cancelled() or each.exception() is not None):
                     (number, task), _ = submitted.pop(wrapped)
                     await self._ended(number, task, _outcome(wrapped))
@@ -353,7 +353,7 @@ async def check_free(access: internal.NodeAccess, zarr_format: int) -> None:
 
 
 async def store_tree(access: internal.NodeAccess, nodes: Mapping[str, internal.NodeMetadata]) -> None:
-    """Store the documents of a tree at `access`, whose chunks are stored: the deepest first, the root's last.
+    """Store the documents of a tree whose chunks are stored, the deepest first and the root's last.
 
     Documents of the same keys are replaced. Consolidated metadata of groups above are updated.
 

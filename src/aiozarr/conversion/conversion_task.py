@@ -34,7 +34,7 @@ from aiozarr.stores import Store
 CAST_BYTES = 4 << 20
 """Bytes of a region that are cast at once, in memory that is not reused."""
 MAX_OPEN_ARRAYS = 64
-"""Arrays that a worker process has open: tasks of one array come one after the other."""
+"""Arrays that a worker process keeps open. Tasks of one array run one after the other."""
 
 
 class TaskResult(NamedTuple):
@@ -55,12 +55,12 @@ class TaskResult(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrayLocation:
-    """An array as a task finds it.
+    """The location of an array that a task reads or writes.
 
     Attributes:
         store: its store.
         path: the path of its chunks.
-        documents: the path of its documents, which are stored elsewhere until the conversion has ended.
+        documents: the path of its documents, which are elsewhere until the conversion has ended.
         zarr_format: the format of its documents.
     """
 
@@ -82,17 +82,17 @@ class ArrayLocation:
             metadata = await internal.read_explicit(access, self.zarr_format)
             if not isinstance(metadata, ArrayMetadata):
                 raise internal.node_not_found_error(self.store, self.documents, self.zarr_format)
-            # The documents are elsewhere until the end, so a first write must not look for them beside the chunks.
+            # The documents are elsewhere until the end, so the first write must not look for them beside the chunks.
             return Array(self.store, self.path, metadata, internal.HandleOptions(settings, mode, checks_document=False))
 
         return await run(read)
 
 
 class RegionBuffers:
-    """Memory of regions for reuse by tasks.
+    """Memory of regions, which tasks reuse.
 
-    Reused, because finished writes may stay referenced until the next garbage collection, which does not count the
-    memory of arrays: a conversion would hold the values of many tasks.
+    Finished writes may stay referenced until the next garbage collection, which does not count the memory of arrays.
+    Without reuse, a conversion would hold the values of many tasks.
     """
 
     def __init__(self) -> None:
@@ -107,13 +107,13 @@ class RegionBuffers:
             return
         try:
             memory = self._free.pop()
-        except IndexError:  # tasks of several loops may take from it
+        except IndexError:  # tasks on several loops may use it
             memory = np.empty(size, np.uint8)
         if len(memory) < size:
             memory = np.empty(size, np.uint8)
         try:
             yield memory[:size].view(dtype).reshape(shape)
-            # Not after an error or a cancellation: something may still write into it.
+            # Not after an error or a cancellation, because a write into it may still be running.
             self._free.append(memory)
         finally:
             del memory
@@ -199,7 +199,7 @@ class ConversionTask:
         return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
 
     async def _cast(self, block: NDArray[Any], memory: NDArray[Any], origin: list[int]) -> NDArray[Any]:
-        """Cast a region into reused memory, in a worker, with little memory besides."""
+        """Cast a region into reused memory, in a worker, with little additional memory."""
 
         def cast() -> None:
             steps = max(1, block.nbytes // CAST_BYTES) if block.ndim else 1
@@ -220,7 +220,7 @@ class ConversionTask:
 
 
 def run_task(task: ConversionTask) -> TaskResult | Exception:
-    """Run a task in a worker of an executor. Its error is returned: executors differ in what errors they can pickle."""
+    """Run a task in a worker of an executor. Return its error, because not every executor can pickle every error."""
     try:
         return run_blocking(task.run_unmarked)
     except Exception as error:
@@ -234,7 +234,7 @@ def portable_error(error: Exception) -> Exception:
         try:
             pickle.dumps(error)
             return error
-        except Exception:  # any failure means the same: only its text travels
+        except Exception:  # whatever the failure, the error cannot be pickled, and only its text is passed on
             pass
     return CopyError(f"{type(error).__name__}: {error}")
 
@@ -294,7 +294,7 @@ class ConversionStage:
 
 @dataclass(frozen=True)
 class ArrayPass:
-    """One pass with the locations of its arrays: what `ConversionStage` shows, and what makes tasks."""
+    """One pass: its `ConversionStage`, and the locations of its arrays, from which its tasks are made."""
 
     stage: ConversionStage
     grid: RegionGrid
@@ -312,18 +312,9 @@ class ArrayPass:
 
 @dataclass(frozen=True)
 class ConversionWork:
-    """The stages of a conversion, with what their tasks need and the documents of the result.
+    """The stages of a conversion, with the data from which tasks and the documents of the result are made.
 
-    It can be pickled if the stores can.
-
-    Attributes:
-        source: URL of the source.
-        destination: URL of the destination.
-        arrays: number of arrays.
-        groups: number of groups.
-        stages: the passes, in the order in which they run.
-        max_memory: bytes that one process holds at most.
-        notes: remarks, by the path of the array they are about.
+    It can be pickled if the stores can. `ConversionPlan` describes its public attributes.
     """
 
     source: str
@@ -359,7 +350,7 @@ class ConversionWork:
         return sum([stage.requests for stage in self.stages])
 
     def tasks(self, stage: int | None = None) -> Iterator[ConversionTask]:
-        """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the last has ended."""
+        """Iterate over the tasks of one of `stages`, or of all in order. A stage begins when the previous one ended."""
         for each in self._passes if stage is None else (self._passes[stage],):
             casting: Casting = self._casting if each.is_last else "checked"
             shared = (each.offset, casting, each.item_size, self._settings, self._token)
@@ -375,6 +366,6 @@ class ConversionWork:
         for each in self._passes:
             region, source = each.stage.region, repr(each.grid.source)
             facts += [each.stage.array, each.stage.number, region, source, each.offset, each.source.store.url]
-            # Of intermediate arrays too: a later version may encode them in another way.
+            # Includes intermediate arrays, because a later version may encode them in another way.
             facts += [data.decode() for data in render_node(each.documents).values()]
         return sha256(json.dumps(facts).encode()).hexdigest()

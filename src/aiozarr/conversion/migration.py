@@ -155,7 +155,7 @@ class OldDocumentsStore(WrapperStore):
 
     @property
     def identity(self) -> Hashable:
-        """Not the inner store's: the values differ."""
+        """Another than the inner store's, because the values differ."""
         return (OldDocumentsStore, self._store.identity)
 
     async def fetch(
@@ -179,14 +179,15 @@ def _is_new(key: str) -> bool:
 async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[str, Array | Group]:
     """Return the nodes of format 2, or the array of format 1, by path.
 
-    A folder without a document, and with nodes below it, is a group of format 2. Nodes of format 3 alone are none.
+    A folder without a document, and with nodes below it, is a group of format 2. Nodes that have only format 3 are left
+    out.
 
     Args:
         access: the access to the root.
         may_be_done: whether the root of an earlier migration counts as such a folder, too.
 
     Raises:
-        NodeNotFoundError: there are none.
+        NodeNotFoundError: there are no such nodes.
     """
     store, options = access.store, internal.HandleOptions(access.settings, "r")
     old = replace(access, store=OldDocumentsStore(store))
@@ -194,7 +195,7 @@ async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[
     for zarr_format in OLD_FORMATS:
         with suppress(NodeNotFoundError):
             found = found or await source_nodes(old.store, access.settings, zarr_format)
-    # A migration that was interrupted is no hindrance, and a copy is.
+    # A folder counts even if a migration was interrupted there, but not if a copy was.
     may_be_folder = not found and store.supports.listable and await access.scheduled.fetch(JOURNAL_HEADER_KEY) is None
     if (
         may_be_folder
@@ -229,7 +230,7 @@ def _planned(
     is_done: bool,
     erase_old: bool,
 ) -> tuple[tuple[str, str], ...]:
-    """Return what a migration would do: documents to write and to erase, and arrays to encode again."""
+    """Return the actions of a migration: documents to write and to erase, and arrays to encode again."""
     planned: list[tuple[str, str]] = []
     for path, metadata in () if is_done else plan._nodes.items():
         planned += [("encode", path or ".")] if path in reencoded else []
@@ -276,16 +277,17 @@ async def _erase_old(access: internal.NodeAccess, nodes: Mapping[str, Array | Gr
     for path, node in sorted(nodes.items(), key=lambda item: item[0].count("/") + bool(item[0])):
         at = access.sibling(path)
         rules = format_rules.rules_of(node.zarr_format)
-        # Attributes of format 1 first: their name may be that of any file, so `_erase_remains` does not erase it.
+        # Attributes of format 1 are erased first: any file may have their name, so `_erase_remains` does not erase
+        # them.
         for key in sorted(rules.keys, key=rules.write_order, reverse=rules.consolidated_key is not None):
             await at.scheduled.erase(at.prefix + key)
     await _erase_remains(access)
 
 
 async def _erase_remains(access: internal.NodeAccess) -> bool:
-    """Erase what the old documents of migrated nodes have described: old attributes, and chunks with old keys.
+    """Erase the old attributes of migrated nodes, and their chunks with old keys.
 
-    Returns: whether there was any, as after an interrupted erasure.
+    Returns: whether there were any, as after an interrupted erasure.
     """
     documents: dict[str, set[str]] = {}
     async for entry in access.scheduled.scan():

@@ -39,10 +39,10 @@ _V3_NAMES = ("zstd", "gzip", "blosc")
 
 @dataclass(frozen=True)
 class ConversionOptions:
-    """What is to be changed, and within which limits: the arguments of `convert` of these names.
+    """The requested changes and their limits: the arguments of `convert` of the same names.
 
     Raises:
-        TypeError, ValueError: the format, the rule of casts or a limit is none.
+        TypeError, ValueError: the format, the rule of casts or a limit is not valid.
     """
 
     zarr_format: int | None = None
@@ -66,7 +66,7 @@ class ConversionOptions:
             Checks().integer(self.max_memory, argument("max_memory"), 1)
 
     def check_names(self, arrays: Iterable[Array]) -> None:
-        """Check that each dimension name in `chunks` and `shards` is one of an array.
+        """Check that each dimension name in `chunks` and `shards` is that of a dimension of an array.
 
         Raises:
             ValueError: a name is not.
@@ -151,7 +151,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
             raise
         if keeps_shards:
             made = _with_shard_index(made, metadata)
-        render_node(made)  # what the format lacks is said before anything is stored
+        render_node(made)  # features that the format lacks are reported before anything is stored
         return made
 
     if options.codecs is not None:
@@ -160,7 +160,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
         return make(codecs, "C" if _has_transpose(codecs) else internal.storage_order(metadata)), "; ".join(notes)
     try:
         if not is_cast and _v3 not in (_MAKERS[metadata.zarr_format], _MAKERS[zarr_format]):
-            # Formats 1 and 2 share their filters, also those that format 3 lacks.
+            # Formats 1 and 2 have the same filters, including those that format 3 lacks.
             return make(read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)), "; ".join(notes)
         return make(_kept_codecs(metadata, is_cast=is_cast)), "; ".join(notes)
     except MetadataError as error:
@@ -185,7 +185,7 @@ def _v3(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> Array
 def _v2(metadata: ArrayMetadata, given: dict[str, Any], codecs: Codecs) -> ArrayMetadata:
     names = given["dimension_names"]
     if names is not None and None in names:
-        # The attribute of format 2 has no place for None in `create_array`, and readers take names or nothing.
+        # In format 2, `create_array` cannot store a name that is None, and readers expect all names or none.
         given["dimension_names"] = None
     encoding = metadata.chunk_key_encoding
     separator = encoding.configuration.get("separator", ".") if encoding.name == "v2" else "."
@@ -224,20 +224,20 @@ def _encoding(metadata: ArrayMetadata, given: Mapping[str, Any], codecs: Codecs)
 
 
 def _with_defaults(codec: Any) -> Any:
-    """Return the configuration of a codec of numcodecs that is given by name alone."""
+    """Return the default configuration of a numcodecs codec that is given by name alone."""
     if isinstance(codec, str) and codec in BYTES_CODECS and codec not in _V3_NAMES:
         return numcodecs.get_codec({"id": codec})
     return codec
 
 
 def _kept_codecs(metadata: ArrayMetadata, *, is_cast: bool) -> list[Any]:
-    """Return the source's chain of chunks, of inner chunks in shards, as JSON of format 3."""
+    """Return the source's codec chain, in shards that of inner chunks, as JSON of format 3."""
     chain: list[NamedConfig] = list(v3_codecs(metadata))
     while (shard := _shard_codec(chain)) is not None:
         inner = shard.configuration.get("codecs", ())
         chain = [*chain[: chain.index(shard)], *[parse_extension(codec, "codecs") for codec in inner]]
     if is_cast:
-        # Codecs of elements belong to the type. Compressors stay, with the size of the new elements.
+        # Codecs of elements depend on the type. Compressors are kept, with the size of the new elements.
         chain = [
             NamedConfig(codec.name, {key: value for key, value in codec.configuration.items() if key != "typesize"})
             for codec in chain
@@ -262,7 +262,7 @@ def _shard_codec(codecs: Iterable[NamedConfig]) -> NamedConfig | None:
 
 
 def _with_shard_index(made: ArrayMetadata, metadata: ArrayMetadata) -> ArrayMetadata:
-    """Return the metadata of the result with the shard index where and as the source has it."""
+    """Return the metadata of the result with the location and codecs of the source's shard index."""
     new, old = _shard_codec(made.codecs), _shard_codec(metadata.codecs)
     if new is None or old is None:
         return made
@@ -300,7 +300,7 @@ def _result_chunks(
 
 
 def _in_array(chunks: Any, shape: Sequence[int]) -> Any:
-    """Return chunks whose -1 and None stand for a dimension of the array; in `create_array`, for one of the shard."""
+    """Return chunks whose -1 and None mean a whole dimension of the array, not of the shard as in `create_array`."""
     if isinstance(chunks, str) or chunks is True:
         return chunks
     parts = chunks if isinstance(chunks, Sequence) else [chunks or -1] * len(shape)
@@ -310,7 +310,7 @@ def _in_array(chunks: Any, shape: Sequence[int]) -> Any:
 
 
 def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:
-    """Return the lengths of stored objects, those behind the array's end too, in a form of `create_array`."""
+    """Return the lengths of stored objects, including those after the array's end, in a form of `create_array`."""
     grid = source.metadata.chunk_grid
     lengths: Sequence[Any] = source.shards or source.chunks
     if grid.name == "rectilinear":

@@ -1,4 +1,4 @@
-"""Cuts an array into regions for tasks: whole stored objects of the destination, with few repeated reads. Pure."""
+"""Splits an array into regions for tasks: whole stored objects of the destination, with few repeated reads. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """Start and stop per dimension."""
 
 TASK_BYTES = 64 << 20
-"""Regions grow to about this size, so that a task is long compared with its start, and short enough to be repeated."""
+"""Regions grow to about this size, so that a task is long compared with its start, and short enough to repeat."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ChunkAxis:
 
 @dataclass(frozen=True)
 class RegionAxis:
-    """The regions along one dimension: each of `step` stored objects of the destination, the last one of fewer."""
+    """The regions along one dimension: `step` stored objects of the destination each, perhaps fewer in the last."""
 
     chunks: ChunkAxis
     step: int = 1
@@ -113,7 +113,7 @@ class RegionGrid:
 
     Attributes:
         axes: the regions per dimension.
-        source: the units of reading of the source per dimension.
+        source: the units in which the source is read, per dimension.
     """
 
     axes: tuple[RegionAxis, ...]
@@ -121,7 +121,7 @@ class RegionGrid:
 
     @property
     def count(self) -> int:
-        """Number of regions. An array without dimensions is one; an empty array has none."""
+        """Number of regions. An array without dimensions has one; an empty array has none."""
         return prod([axis.count for axis in self.axes])
 
     @property
@@ -146,12 +146,12 @@ class RegionGrid:
 
     @property
     def amplification(self) -> float:
-        """The ratio of elements read to elements of the array; the parts of units that nobody wants count too."""
+        """The ratio of elements read to elements of the array; unused parts of units count too."""
         size = prod([axis.chunks.length for axis in self.axes])
         return self.elements_read / size if size else 1.0
 
     def axis_amplification(self, number: int) -> float:
-        """Return the factor of one dimension in the amplification, over that of a read of the whole dimension."""
+        """Return the factor of one dimension in the amplification, relative to a read of the whole dimension."""
         axis, whole = self.axes[number], self.source[number]
         if not axis.chunks.length:
             return 1.0
@@ -186,7 +186,7 @@ def choose_regions(
 
     A region grows along the dimension with the most repeated reads: to a common boundary of both grids, else as far as
     memory allows. Regions without repeated reads then grow to `TASK_BYTES`. A single stored object may be larger than
-    `max_bytes`: the caller decides about it.
+    `max_bytes`; the caller must check that.
     """
     grid = RegionGrid(tuple([RegionAxis(axis) for axis in destination]), tuple(source))
     if not grid.count:
@@ -203,7 +203,7 @@ def choose_regions(
     least = max(1, min(max_bytes, TASK_BYTES) // item_size)
     for number in reversed(range(len(grid.axes))):
         step = grid.axes[number].step
-        # In multiples: boundaries that are common to both grids stay common.
+        # Grow in multiples, so that boundaries that are common to both grids stay common.
         while step < grid.axes[number].chunks.count and grid.with_step(number, 2 * step).largest <= least:
             step *= 2
             grid = grid.with_step(number, step)
@@ -211,7 +211,7 @@ def choose_regions(
 
 
 def _grown(grid: RegionGrid, number: int, most: int) -> RegionGrid:
-    """Return the regions grown along one dimension, to at most `most` elements, to where fewest units are repeated."""
+    """Return the regions grown along one dimension to at most `most` elements, with the fewest repeated units."""
     axis, source = grid.axes[number], grid.source[number]
     chunks = axis.chunks
     rest = max(1, grid.largest // max(1, axis.longest))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from aiozarr.driver.index_transform import DomainTransform, OutputMap
 from aiozarr.driver.json_members import JSON, Members, SpecConflictError, integer, invalid, number, permutation, ranked
 from aiozarr.driver.json_members import rank as parse_rank
 
@@ -13,11 +15,11 @@ T = TypeVar("T")
 Usage: TypeAlias = Literal["read", "write", "codec"]
 USAGES: tuple[Usage, ...] = ("read", "write", "codec")
 SUFFIXES = {True: "", False: "_soft_constraint"}
-"""The endings of the names of hard and of soft constraints."""
+"""The suffixes of the names of hard and soft constraints."""
 WHOLE = -1
-"""In a chunk shape: the whole dimension. Always a soft constraint."""
+"""The chunk length that stands for the whole dimension; always a soft constraint."""
 MIN_RATIO, MAX_RATIO = 2.0**-64, 2.0**64
-"""No two chunk lengths, from 1 to 2**62, have a ratio beyond these."""
+"""Limits of aspect ratios: no ratio of two chunk lengths, from 1 to 2**62, is outside of them."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Grid:
         return next((len(each) for each in (self.shape, self.aspect_ratio) if each is not None), None)
 
     def merged(self, other: Grid, member: str) -> Grid:
-        """Return both constraints together: hard ones replace soft ones, of two soft ones the first holds.
+        """Return both constraints together: hard ones replace soft ones, and the first of two soft ones holds.
 
         Raises:
             SpecConflictError: two hard ones differ.
@@ -91,7 +93,7 @@ class ChunkLayout:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> ChunkLayout:
-        """Return the layout of its JSON.
+        """Parse a layout from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid.
@@ -112,7 +114,7 @@ class ChunkLayout:
         return layout
 
     def merged(self, other: ChunkLayout, member: str) -> ChunkLayout:
-        """Return both layouts together; hard constraints replace soft ones, of two soft ones the first holds.
+        """Return both layouts together; hard constraints replace soft ones, and the first of two soft ones holds.
 
         Raises:
             SpecConflictError: two hard constraints, or the ranks, differ.
@@ -129,7 +131,7 @@ class ChunkLayout:
         return merged._with_known_rank(member)
 
     def grid(self, usage: Usage) -> Grid:
-        """Return the constraints of a usage."""
+        """Return the constraints on the chunks of a usage."""
         return {"read": self.read, "write": self.write, "codec": self.codec}[usage]
 
     @property
@@ -182,7 +184,7 @@ def hard_shape(shape: Sequence[int]) -> Grid:
 def merge_constraints(
     a: Constraint[T] | None, b: Constraint[T] | None, member: str, dimension: int | None = None
 ) -> Constraint[T] | None:
-    """Return the constraint that holds of two.
+    """Return the one of two constraints that holds.
 
     Raises:
         SpecConflictError: both are hard and differ.
@@ -199,7 +201,7 @@ def merge_constraints(
 
 
 def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDimension[T]:
-    """Return the constraints that hold of two per dimension, as `merge_constraints` does."""
+    """Merge the constraints on each dimension by `merge_constraints`."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b):
@@ -270,3 +272,62 @@ def _vector_json(name: str, vector: PerDimension[Any]) -> dict[str, JSON]:
         if any(each is not None and each.hard is hard for each in vector):
             found[name + suffix] = [each.value if each is not None and each.hard is hard else None for each in vector]
     return found
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+
+
+def view_layout(layout: ChunkLayout, transform: DomainTransform) -> ChunkLayout:
+    """Return the layout in the domain of the view. Dimensions along none or several of the array have no chunks."""
+    rank = transform.domain.rank
+    along: dict[int, list[int]] = {}
+    indexed: set[int] = set()
+    for output, each in enumerate(transform.outputs):
+        if each.input_dimension is not None and each.stride:
+            along.setdefault(each.input_dimension, []).append(output)
+        elif each.index_array is not None:
+            indexed |= {dimension for dimension, length in enumerate(each.index_array.shape) if length != 1}
+    only = {
+        dimension: outputs[0] for dimension, outputs in along.items() if len(outputs) == 1 and dimension not in indexed
+    }
+    order = layout.inner_order
+    if order is not None:
+        last = len(order.value)
+        places = {
+            dimension: min([order.value.index(output) for output in outputs]) for dimension, outputs in along.items()
+        }
+        order = Constraint(tuple(sorted(range(rank), key=lambda each: (places.get(each, last), each))), order.hard)
+    return ChunkLayout(
+        rank,
+        order,
+        _per_dimension(layout.grid_origin, transform, only, _view_origin),
+        Grid(_per_dimension(layout.read.shape, transform, only, _view_length)),
+        Grid(_per_dimension(layout.write.shape, transform, only, _view_length)),
+    )
+
+
+def _per_dimension(
+    values: PerDimension[int],
+    transform: DomainTransform,
+    only: dict[int, int],
+    convert: Callable[[int, OutputMap], int],
+) -> PerDimension[int]:
+    """Convert constraints on dimensions of the array, one by one, into constraints on dimensions of the view."""
+    found: list[Constraint[int] | None] = []
+    for dimension in range(transform.domain.rank):
+        each = None if values is None or dimension not in only else values[only[dimension]]
+        if each is not None:
+            each = Constraint(convert(each.value, transform.outputs[only[dimension]]), each.hard)
+        found.append(each)
+    return tuple(found) if any(found) else None
+
+
+def _view_length(length: int, output: OutputMap) -> int:
+    """Return the length of chunks: with a stride, a chunk has fewer indices."""
+    return length // gcd(length, abs(output.stride))
+
+
+def _view_origin(origin: int, output: OutputMap) -> int:
+    """Return the first index whose element is in the chunk, even if the indices run backwards."""
+    distance = origin - output.offset
+    return -(-distance // output.stride) if output.stride > 0 else distance // output.stride + 1

@@ -1,4 +1,4 @@
-"""Completes codec chains: defaults of every option, transposes for an order of elements; and reads layouts off them."""
+"""Completes codec chains with default options and transposes, and derives chunk layouts from them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ INDEX_CODECS = CodecChainSpec((), CodecSpec("bytes", {"endian": "little"}), (Cod
 
 @dataclass(frozen=True)
 class Elements:
-    """What codecs must know of the arrays that they encode.
+    """The properties of arrays on which their codecs depend.
 
     Attributes:
         rank: number of dimensions.
         item_bytes: bytes of a stored element.
         has_byte_order: True if elements have more than one byte.
         chunk_shape: lengths of the chunk; None if unknown.
-        read_shape: lengths of the read chunk that was chosen for inner chunks without an own shape.
-        inner_order: the wanted order of elements; None if there is no wish.
+        read_shape: lengths of the chosen read chunk, for inner chunks without a shape of their own.
+        inner_order: the requested order of elements; None for any order.
     """
 
     rank: int
@@ -49,8 +49,8 @@ class Elements:
 def resolve_chain(chain: CodecChainSpec, elements: Elements, member: str) -> CodecChainSpec:
     """Return the complete chain, as it is stored.
 
-    A codec from arrays to bytes that is missing is `bytes`. If it does not have the wanted order of elements, a
-    `transpose` is put before it.
+    A missing codec from arrays to bytes becomes `bytes`. A `transpose` is added before it if elements would not be in
+    the requested order.
 
     Raises:
         InvalidSpecError: an option does not fit the arrays.
@@ -142,7 +142,7 @@ def _resolve_bytes_codec(codec: CodecSpec, item_bytes: int | None, member: str) 
 
 @dataclass(frozen=True)
 class ChainLayout:
-    """What a chain determines of the layout.
+    """The part of the layout that a chain determines.
 
     Attributes:
         inner_order: order of the elements, the slowest dimension first; None if undetermined.

@@ -1,4 +1,4 @@
-"""Codec chains of specs, possibly partial: parsing, merging with strict or loose rules, and JSON (TensorStore)."""
+"""Codec chains in specs, which may be partial: parsing, strict or loose merging, and JSON (TensorStore)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class CodecChainSpec:
         one of them may have one more `transpose` at its end.
 
         Raises:
-            SpecConflictError: there is none.
+            SpecConflictError: no chain does.
         """
         if not strict and self.sharding_height != other.sharding_height:
             one, two = (self, other) if self.sharding_height > other.sharding_height else (other, self)
@@ -192,7 +192,7 @@ def _merged_codec(a: CodecSpec | None, b: CodecSpec | None, member: str, strict:
 
 
 def _merged_order(a: JSON, b: JSON) -> JSON:
-    """Return the order of transposing that is both, or None. "C" and "F" stand for an order of any rank."""
+    """Return the transpose order that satisfies both, or None. "C" and "F" stand for an order of any rank."""
     if a == b:
         return a
     if isinstance(a, str) == isinstance(b, str):
@@ -202,7 +202,7 @@ def _merged_order(a: JSON, b: JSON) -> JSON:
 
 
 def resolve_order(order: JSON, rank: int) -> tuple[int, ...]:
-    """Return the permutation of the `order` of a transpose."""
+    """Return the `order` of a transpose as a permutation."""
     if isinstance(order, str):
         return tuple(range(rank)) if order == "C" else tuple(reversed(range(rank)))
     return tuple(order)
@@ -232,7 +232,7 @@ _OPTIONS: dict[str, dict[str, Callable[[JSON, str], Any]]] = {
         "index_codecs": CodecChainSpec.parse,
         "index_location": one_of("start", "end"),
     },
-    # The ranges of these are those of the codecs of arrays.
+    # `check_configuration` checks the ranges of these options.
     "gzip": {"level": integer},
     "zstd": {"level": integer, "checksum": boolean},
     "blosc": {
@@ -247,7 +247,7 @@ _OPTIONS: dict[str, dict[str, Callable[[JSON, str], Any]]] = {
 
 
 def check_configuration(name: str, configuration: Options, path: str) -> None:
-    """Check a complete configuration as a codec of arrays does.
+    """Check a complete configuration with the codec that arrays use.
 
     Raises:
         InvalidSpecError: a member is missing or not valid.

@@ -1,4 +1,4 @@
-"""Contexts: limits and caches that the arrays opened with them share (TensorStore's `Context`)."""
+"""Contexts: limits and caches that arrays opened with the same context share (TensorStore's `Context`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aiozarr.stores.contract import Store
 from aiozarr.stores.transformer import StorageTransformer
 
 Bound: TypeAlias = bool | float
-"""When cached data must be revalidated: True always, False never, or if they are older than this Unix time."""
+"""When cached data must be revalidated: always (True), never (False), or if they are older than a Unix time."""
 
 
 class CachePool:
-    """Encoded chunks in memory, bounded in bytes, of all arrays that share the pool.
+    """A bounded cache of encoded chunks in memory for all arrays that share the pool.
 
     Attributes:
         total_bytes_limit: the bound in bytes; 0 caches nothing.
@@ -55,7 +55,7 @@ class Context:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> Context:
-        """Return the context of its JSON; a `Context` is returned unchanged."""
+        """Parse a context from JSON; a `Context` is returned unchanged."""
         if isinstance(value, Context):
             return value
         if value is None:
@@ -69,14 +69,14 @@ class Context:
         return pool if name is None else self._pools.setdefault(name, pool)
 
     def resource(self, kind: str, value: JSON, path: str) -> dict[str, Any]:
-        """Return what a member that names or describes a resource comes to: settings and storage options.
+        """Return the settings and storage options of the resource that a member names or describes.
 
         None stands for the resource of the context; without one, the result is empty.
         """
         return self._resource(kind, kind if value is None else value, path)[1]
 
     def _resource(self, kind: str, value: JSON, path: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the name of a resource, None if `value` describes it, and what its members come to."""
+        """Return the name of a resource (None if `value` describes it), and its settings and storage options."""
         seen: list[str] = []
         while isinstance(value, str):
             if value.partition("#")[0] != kind or value in seen:
@@ -109,13 +109,14 @@ def _resources(value: JSON, path: str) -> dict[str, JSON]:
     return found
 
 
-# --- what aiozarr does with each resource -------------------------------------------------------------------------
+# --- the effect of each resource ----------------------------------------------------------------------------------
 
 Treatment: TypeAlias = Literal["honoured", "used", "accepted", "refused"]
-"""What aiozarr does with a member that TensorStore knows.
+"""The effect of a member that TensorStore knows.
 
-honoured: it means the same; used: it limits or repeats requests here too; accepted: it has no effect, and could only
-have changed speed; refused: an error, because without it other data, another payer or less safety would follow.
+honoured: it has the same meaning; used: it limits or repeats requests here too; accepted: it has no effect, because it
+could only change speed; refused: it is an error, because ignoring it would mean other data, another payer or less
+safety.
 """
 
 
@@ -193,7 +194,7 @@ RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "experimental_gcs_rate_limiter": ("accepted", _ignored),
     "experimental_s3_rate_limiter": ("accepted", _ignored),
 }
-"""By kind: what aiozarr does with it, and the parser, which returns the settings and storage options it comes to."""
+"""By kind: the effect, and the parser, which returns settings and storage options."""
 
 
 def parse_bound(value: JSON, path: str) -> Bound | str:
@@ -212,12 +213,12 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
 
 
 def must_recheck(bound: Bound, checked: float) -> bool:
-    """Return whether what was checked at this Unix time must be revalidated."""
+    """Return whether data last checked at this Unix time must be revalidated."""
     return bound if isinstance(bound, bool) else checked < bound
 
 
 class PooledChunks(StorageTransformer):
-    """Caches the encoded chunks of an array in a pool, and revalidates them as a bound says."""
+    """Caches the encoded chunks of an array in a pool, and revalidates them according to a bound."""
 
     name = "aiozarr.driver.cache_pool"
 
@@ -254,14 +255,14 @@ class PooledChunkStore(CacheStore):
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's: writes through both are serialised together."""
+        """The inner store's, so that writes through both are serialised together."""
         return self._store.identity
 
     def _is_fresh(self, cached: CachedValue) -> bool:
         return not must_recheck(self._pooled.bound, cached.checked)
 
     def _answer(self, value: Value, checks: int) -> Value:
-        # The pool is part of the view and no store of the user's, so records count what it sends.
+        # The pool belongs to the view and is not a store of the user's, so records count its requests.
         return replace(value, cache_checks=checks)
 
     def _settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The formats of the drivers: what parses, makes, reads and compares the metadata of each."""
+"""The formats of the drivers: how the metadata of each are parsed, made, read and compared."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ REQUIRED = (
 _REQUIRED_OPTIONS = {"transpose": ("order",), SHARDING: ("chunk_shape", "codecs", "index_codecs")}
 
 
-def parse_stored(data: Buffer, *, node: str, key: str) -> ArrayFacts:
+def parse_stored(data: Buffer, *, node: str) -> ArrayFacts:
     """Return the metadata of a stored array.
 
     Raises:
-        InvalidMetadataError: the document is not a JSON object, or not that of an array that the driver reads.
+        InvalidMetadataError: the document is not a JSON object, or does not describe an array that the driver reads.
     """
+    key = rules_of(3).array_key
     with located(node=node, key=key):
         document = load_document(data, max_bytes=memoryview(data).nbytes)
     try:
@@ -65,7 +66,7 @@ def _elements(facts: ArrayFacts) -> Elements:
 
 
 def _check_names(codecs: JSON, path: str) -> None:
-    """Refuse codecs that are only names, which specs allow and documents do not."""
+    """Refuse codecs that are only names, which specs allow but documents do not."""
     for number, codec in enumerate(codecs):
         where = f"{path}[{number}]"
         if isinstance(codec, str):
@@ -77,7 +78,7 @@ def _check_names(codecs: JSON, path: str) -> None:
 
 
 def _check_complete(chain: CodecChainSpec, path: str, byte_order: bool) -> None:
-    """Refuse a chain that leaves something open."""
+    """Refuse a chain that lacks a codec or an option."""
     serializer = chain.array_to_bytes
     if serializer is None:
         raise invalid(path, "no codec makes bytes of arrays")
@@ -107,22 +108,20 @@ class Format:
         adapter: the name of the driver in URL pipelines.
         parse: parses the `metadata` of a spec.
         new: makes the metadata of a new array from constraints; without I/O.
-        read: parses a stored document, of the node at this URL.
+        read: parses a stored document of the node at the URL `node`.
         check: raises `SpecConflictError` unless metadata satisfy the constraints.
         domain: the domain that constraints determine; None if they leave it open.
         document: the document of which the array's own metadata are made.
-        with_shape: the metadata with another shape.
     """
 
     number: int
     adapter: str
     parse: Callable[[JSON, str], Constraints]
     new: Callable[..., Facts]
-    read: Callable[[Buffer, str], Facts]
+    read: Callable[..., Facts]
     check: Callable[[Any, Any, Schema], None]
     domain: Callable[[Any, Schema], IndexDomain | None]
     document: Callable[[Any], dict[str, JSON]]
-    with_shape: Callable[[Any, tuple[int, ...]], Facts]
 
     @property
     def key(self) -> str:
@@ -164,21 +163,19 @@ FORMATS: dict[str, Format] = {
         adapter="zarr3",
         parse=MetadataConstraints.parse,
         new=new_array,
-        read=lambda data, node: parse_stored(data, node=node, key=rules_of(3).array_key),
+        read=parse_stored,
         check=_check_zarr3,
         domain=effective_domain,
         document=_explicit_document,
-        with_shape=lambda facts, shape: replace(facts, shape=shape),
     ),
     "zarr": Format(
         number=2,
         adapter="zarr2",
         parse=Zarr2Constraints.parse,
         new=new_zarr2,
-        read=lambda data, node: parse_zarr2(data, node=node),
+        read=parse_zarr2,
         check=check_zarr2,
         domain=zarr2_domain,
         document=Zarr2Facts.document,
-        with_shape=Zarr2Facts.with_shape,
     ),
 }

@@ -23,7 +23,7 @@ INFINITY = MAX_INDEX + 1
 """Stands for an unbounded end: `-INFINITY` below and `INFINITY` above."""
 
 Bound: TypeAlias = tuple[int, bool]
-"""A bound and whether it is implicit: known only from the array's present shape, which a resize changes."""
+"""A bound, and whether it is implicit, which means that it follows the shape of the array when that is resized."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Dimension:
 
     Attributes:
         inclusive_min: the first index; `-INFINITY` if unbounded.
-        exclusive_max: the index behind the last one; `INFINITY` if unbounded.
+        exclusive_max: the index after the last one; `INFINITY` if unbounded.
         label: the name; "" for none.
         implicit_lower: True if the lower bound follows a resize.
         implicit_upper: True if the upper bound follows a resize.
@@ -72,16 +72,16 @@ class IndexDomain:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> IndexDomain:
-        """Return the domain of the JSON of an index domain."""
+        """Parse an index domain from JSON."""
         with Members(value, path) as members:
             return cls.take(members)
 
     @classmethod
     def take(cls, members: Members, prefix: str = "") -> IndexDomain:
-        """Return the domain of these members; an index transform has them with the prefix `input_`.
+        """Parse an index domain from these members, which have the prefix `input_` in an index transform.
 
         Raises:
-            InvalidSpecError: a member is not valid, or no member says the rank.
+            InvalidSpecError: a member is not valid, or no member determines the rank.
         """
         count: int | None = members.take(prefix + "rank", parse_rank, None)
         low = members.take(prefix + "inclusive_min", _bounds("-inf", -INFINITY), None)
@@ -99,7 +99,7 @@ class IndexDomain:
             reason = f"the members have the ranks {sorted(ranks)}" if ranks else "the rank is unknown"
             raise invalid(members.path, reason)
         (rank,) = ranks
-        # A shape counts from 0; without one, the array's own bound is taken.
+        # With a shape, indices count from 0; without one, the lower bound is that of the array.
         lowest = (0, False) if "shape" in given else (-INFINITY, True)
         columns = zip(
             low or (lowest,) * rank, uppers or ((INFINITY, True),) * rank, labels or ("",) * rank, strict=True
@@ -123,7 +123,7 @@ class IndexDomain:
 
     @property
     def exclusive_max(self) -> tuple[int, ...]:
-        """The index behind the last one of each dimension."""
+        """The index after the last one of each dimension."""
         return tuple([each.exclusive_max for each in self.dimensions])
 
     @property
@@ -170,12 +170,12 @@ class IndexDomain:
         return found
 
     def merged(self, other: IndexDomain, member: str) -> IndexDomain:
-        """Return the domain that satisfies both. Explicit bounds are equal; implicit unbounded ones yield.
+        """Return the domain that satisfies both. Explicit bounds must be equal; they replace implicit ones.
 
-        Labels are equal, or one of them is "".
+        Labels must be equal, or one of them "".
 
         Raises:
-            SpecConflictError: there is none.
+            SpecConflictError: no domain does.
         """
         conflict = SpecConflictError(
             f"the domains {self} and {other} differ", member=member, expected=self.to_json(), found=other.to_json()
@@ -197,7 +197,7 @@ class IndexDomain:
         return IndexDomain(tuple(dimensions))
 
     def resizable(self) -> IndexDomain:
-        """Return the domain with explicit lower and implicit upper bounds, as those of stored arrays are."""
+        """Return the domain with explicit lower and implicit upper bounds, as stored arrays have them."""
         dimensions = [replace(each, implicit_lower=False, implicit_upper=True) for each in self.dimensions]
         return IndexDomain(tuple(dimensions))
 
@@ -221,7 +221,7 @@ def parse_labels(value: JSON, path: str) -> tuple[str, ...]:
 
 
 def repeated_label(labels: Sequence[str]) -> str | None:
-    """Return a label that two dimensions have, or None."""
+    """Return a label that two dimensions share, or None."""
     named = [label for label in labels if label]
     return next((label for i, label in enumerate(named) if label in named[:i]), None)
 

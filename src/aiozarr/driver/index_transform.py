@@ -55,7 +55,7 @@ class OutputMap:
         return OutputMap(offset, stride, inner.input_dimension, inner.index_array)
 
     def simplified(self, domain: IndexDomain) -> OutputMap:
-        """Return the map with a single index in place of an index array of one element, or of a domain without any."""
+        """Return the map with a single index if its index array has one element, or if the domain is empty."""
         if self.index_array is None:
             return self
         if 0 in domain.shape:
@@ -87,7 +87,7 @@ class DomainTransform:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> DomainTransform:
-        """Return the transform of its JSON.
+        """Parse a transform from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid.
@@ -127,7 +127,7 @@ class DomainTransform:
         return replace(self, domain=IndexDomain(tuple(dimensions)))
 
     def composed(self, domain: IndexDomain, inputs: Sequence[OutputMap]) -> DomainTransform:
-        """Return the transform of a view of this view: of this domain, whose indices here are those of `inputs`."""
+        """Return the transform of a view of this view: its domain, and the map of each index to this view."""
         return DomainTransform(domain, tuple([self._compose(each, domain, inputs) for each in self.outputs]))
 
     def _compose(self, output: OutputMap, domain: IndexDomain, inputs: Sequence[OutputMap]) -> OutputMap:
@@ -142,7 +142,7 @@ class DomainTransform:
         return replace(output, index_array=output.index_array[tuple(positions)]).simplified(domain)
 
     def translated(self, origin: Sequence[int | None]) -> DomainTransform:
-        """Return the transform whose domain begins at `origin`; None leaves a dimension where it is."""
+        """Return the transform whose domain begins at `origin`; None leaves a dimension unchanged."""
         dimensions, inputs = [], []
         for at, (each, start) in enumerate(zip(self.domain.dimensions, origin, strict=True)):
             shift = 0 if start is None else start - each.inclusive_min

@@ -18,7 +18,7 @@ Parse: TypeAlias = Callable[[JSON, str], T]
 MAX_RANK = 32
 MAX_REASON_CHARACTERS = 2000
 MAX_INDEX = (1 << 62) - 2
-"""The largest index of TensorStore; indices beyond stand for infinity."""
+"""TensorStore's largest index; larger ones mean infinity."""
 
 
 class Members:
@@ -56,7 +56,7 @@ class Members:
         return parse(self._rest.pop(name), self.at(name))
 
     def rest(self) -> dict[str, JSON]:
-        """Return the members that were not read, as read."""
+        """Return the remaining members, and mark them as read."""
         found, self._rest = self._rest, {}
         return found
 

@@ -40,7 +40,7 @@ class KvStore:
 
     @classmethod
     def parse(cls, value: JSON, path: str, context: Context | None = None) -> KvStore:
-        """Return the store of an object, or of a URL. `context` has the resources that it does not name itself.
+        """Parse a store from an object or a URL. `context` has the resources that it does not name itself.
 
         Raises:
             InvalidSpecError: the driver is unknown, or a member is not valid or not supported.
@@ -69,7 +69,7 @@ class KvStore:
 
     @property
     def target(self) -> Target:
-        """What opens a store whose root is the array."""
+        """The target that opens a store whose root is the array."""
         if self.base == "memory://" and not self.path:
             return MemoryStore()
         if self.base.startswith("zip::"):
@@ -112,7 +112,7 @@ def split_pipeline(url: str) -> tuple[str, str, str] | None:
     Returns: None if the URL is no pipeline.
 
     Raises:
-        InvalidSpecError: the last part is no driver.
+        InvalidSpecError: the last part is not a driver.
     """
     store, bar, last = url.rpartition("|")
     if not bar or "://" not in store:
@@ -180,7 +180,7 @@ REFUSED = {
 
 
 def _with_resources(store: KvStore, driver: str, members: Members, context: Context) -> KvStore:
-    """Return the store with the settings and options of its resources, which `members` or the context have."""
+    """Return the store with the settings and options of its resources, which `members` or the context define."""
     for name, reason in REFUSED.get(driver, {}).items():
         members.take(name, refuse(reason), None)
     found: dict[str, Any] = {}
@@ -195,7 +195,7 @@ _SETTINGS = frozenset(each.name for each in fields(Settings))
 
 
 def _opened(driver: str, members: Members, context: Context) -> KvStore:
-    """Return the store of a driver, of the members that no other driver has."""
+    """Return the store of a driver from the members that only this driver has."""
     path = members.take("path", text, "")
     below = path.strip("/")
     match driver:

@@ -1,13 +1,13 @@
 """Constraints on the metadata of an array, stored or new.
 
-The `metadata` of a zarr3 spec is a `zarr.json` of which every member may be missing. Metadata are compared with the
-constraints in the terms of specs, and as JSON.
+The `metadata` of a zarr3 spec is a `zarr.json` of which every member may be missing. Metadata and constraints are
+compared as JSON, in the form in which specs write them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, hard_shape, refuse_codec_chunk
@@ -57,14 +57,14 @@ class KeyEncoding:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> KeyEncoding:
-        """Return the encoding of its JSON; the separator is that of the encoding, if it is missing."""
+        """Parse an encoding from JSON; a missing separator is the default of the encoding."""
         with Members(value, path) as members:
             name: str = members.require("name", one_of(*SEPARATORS))
             with Members(members.take("configuration", as_json, {}), members.at("configuration")) as configuration:
                 return cls(name, configuration.take("separator", one_of(".", "/"), SEPARATORS[name]))
 
     def to_json(self) -> dict[str, JSON]:
-        """Return the JSON, without a separator that is the encoding's own."""
+        """Return the JSON, without a separator that is the default of the encoding."""
         if self.separator == SEPARATORS[self.name]:
             return {"name": self.name}
         return {"configuration": {"separator": self.separator}, "name": self.name}
@@ -102,7 +102,7 @@ class MetadataConstraints:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> MetadataConstraints:
-        """Return the constraints of their JSON.
+        """Parse the constraints from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid.
@@ -204,7 +204,7 @@ def check_schema(facts: Any, schema: Schema) -> None:
     """Check the constraints on the schema.
 
     Args:
-        facts: the metadata of a format: `ArrayFacts`, or the like.
+        facts: the metadata of an array, such as `ArrayFacts`.
         schema: the constraints.
 
     Raises:
@@ -342,8 +342,12 @@ class ArrayFacts:
         """The fill value as in documents."""
         return fill_json(self.fill_value, self.data_type)
 
+    def with_shape(self, shape: tuple[int, ...]) -> ArrayFacts:
+        """Return the metadata with another shape."""
+        return replace(self, shape=shape)
+
     def to_json(self) -> dict[str, JSON]:
-        """Return the metadata of the document as a spec has them, with the location of shard indexes."""
+        """Return the metadata as specs write them, with the location of shard indexes."""
         return {**self.document(), "codecs": self.codecs.to_json()}
 
     def document(self) -> dict[str, JSON]:

@@ -1,9 +1,9 @@
 """The metadata of a new zarr3 array from the constraints of a spec. Without I/O.
 
-Chunk shapes are chosen by TensorStore's algorithm, and better where that fails: a pure function of the constraints
-and the shape of the array. Explicit lengths are taken, and fitted to each other so that read chunks divide write
-chunks. Free dimensions get the largest lengths of the wanted ratio whose product does not exceed the wanted number of
-elements. The type of the elements plays no part.
+Chunk shapes are a pure function of the constraints and the shape of the array; the data type does not matter. They are
+chosen by TensorStore's algorithm, and by a better one where that fails. Explicit lengths are adjusted so that read
+chunks divide write chunks. Free dimensions get the largest lengths of the requested ratio whose product does not exceed
+the requested number of elements.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ DEFAULT_ELEMENTS = 1 << 20
 MAX_PRODUCT = (1 << 63) - 1
 MAX_LENGTH = float(1 << 62)
 MAX_TRIAL_DIVISOR = 1 << 16
-"""Longer prime factors are found only as the rest of a division: enough for all lengths below 2**32."""
+"""Larger prime factors are found only as the last quotient, which is enough for all lengths below 2**32."""
 TRAP_RATIO = 64
-"""Read chunks with this many times fewer elements than wanted come from a write length without suitable divisors."""
+"""Read chunks with this many times fewer elements than requested mean that a write length lacks suitable divisors."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def choose_chunk_shapes(read: Grid, write: Grid, shape: Sequence[int], *, exact:
         read: constraints on the chunks that can be read by themselves.
         write: constraints on the chunks that are stored as one object.
         shape: lengths of the array.
-        exact: choose as TensorStore does also where the write length has no suitable divisor, such as a prime. Then
-            its read chunks have a few elements. Otherwise some dimensions of a read chunk are as long as the write
+        exact: choose as TensorStore does even if the write length has no suitable divisor, such as a prime, and read
+            chunks then have a few elements. Otherwise some dimensions of such a read chunk are as long as the write
             chunk.
 
     Raises:
@@ -84,7 +84,7 @@ def choose_chunk_shapes(read: Grid, write: Grid, shape: Sequence[int], *, exact:
 
 
 def nearest_divisor(length: int, wanted: int) -> int:
-    """Return the divisor of `length` that is nearest to `wanted`, of two the smaller one."""
+    """Return the divisor of `length` that is nearest to `wanted`, the smaller one of two."""
     divisors = _divisors(length)
     position = bisect_right(divisors, wanted)
     return min(divisors[max(0, position - 1) : position + 1], key=lambda divisor: abs(divisor - wanted))
@@ -109,7 +109,7 @@ def _divisors(length: int) -> Sequence[int]:
 
 
 def nearest_multiple(length: int, wanted: int) -> int:
-    """Return the multiple of `length` that is nearest to `wanted`, of two the smaller one, and at least `length`."""
+    """Return the positive multiple of `length` that is nearest to `wanted`, the smaller one of two."""
     below = wanted // length * length
     if not below:
         return length
@@ -166,7 +166,7 @@ def _complete(known: Sequence[int], grid: Grid, shape: Sequence[int], fit: Calla
     while low + step < high:
         middle = low + (high - low) / 2
         if not low < middle < high:
-            break  # the step is finer than these numbers are
+            break  # the step is smaller than the precision of these numbers
         total = count(middle)
         if total >= target:
             high, high_count = middle, total
@@ -178,7 +178,7 @@ def _complete(known: Sequence[int], grid: Grid, shape: Sequence[int], fit: Calla
 def _without_trap(chosen: Sequence[int], free: Sequence[bool], writes: Sequence[int], grid: Grid) -> list[int]:
     """Return read lengths that are not far too small because write lengths lack divisors.
 
-    From the last dimension on, each free dimension takes its longest divisor that keeps the chunk within the wanted
+    Beginning with the last dimension, each free one gets the longest divisor that keeps the chunk within the requested
     number of elements.
     """
     target = DEFAULT_ELEMENTS if grid.elements is None else grid.elements.value
@@ -204,7 +204,7 @@ def new_array(metadata: MetadataConstraints, schema: Schema, *, exact: bool = Fa
     Args:
         metadata: constraints on the document.
         schema: constraints on the schema.
-        exact: choose chunks and wrap codecs as TensorStore does, also where aiozarr does better.
+        exact: choose chunks and wrap codecs as TensorStore does, even where aiozarr does better.
 
     Raises:
         InvalidSpecError: the constraints do not determine an array, or contradict each other.
@@ -246,7 +246,7 @@ def new_array(metadata: MetadataConstraints, schema: Schema, *, exact: bool = Fa
         attributes=metadata.attributes,
         extra=metadata.extra,
     )
-    # An order of elements may have put a transpose where the given codecs have none, for example.
+    # For example, the order of elements may have added a transpose that the given codecs lack.
     wrapped = (
         separate and codecs.sharding_height and metadata.codecs is not None and not metadata.codecs.sharding_height
     )
@@ -312,14 +312,14 @@ def effective_layout(
 
 
 def _names_serializer(chain: CodecChainSpec) -> bool:
-    """Return whether the innermost chain says how arrays become bytes."""
+    """Return whether the innermost chain has a codec from arrays to bytes."""
     return _names_serializer(chain.inner) if chain.is_sharded else chain.array_to_bytes is not None
 
 
 def _grids(metadata: MetadataConstraints, layout: ChunkLayout, *, exact: bool) -> tuple[Grid, Grid, bool]:
     """Return the constraints on read and write chunks, and whether they may differ.
 
-    Codecs of metadata without shards make both the same, unless the spec asks for different ones.
+    Both are the same if the metadata have codecs without shards, unless the spec requires different chunks.
     """
     if metadata.codecs is None or metadata.codecs.sharding_height:
         return layout.read, layout.write, True

@@ -48,12 +48,12 @@ async def open(  # noqa: A001  # the public name
     settings: Settings | None = None,
     schemes: Collection[str] | None = None,
 ) -> AnyNode | TensorView:
-    """Open the array or group at `path` inside `target`, or what a TensorStore JSON spec describes.
+    """Open the array or group at `path` inside `target`, or the array that a TensorStore JSON spec describes.
 
     The result is an async context manager. Leaving it closes the store if opening made it.
 
     A spec is a mapping, `{"driver": "zarr3", "kvstore": ..., ...}`, or a URL pipeline, `"s3://bucket/a/|zarr3:"`. It
-    opens or creates an array as a `TensorView`, and no other argument goes with it.
+    opens or creates an array as a `TensorView`, and allows no other argument.
 
     Args:
         target: a URL, a local path, a `Store`, or a spec.
@@ -69,7 +69,7 @@ async def open(  # noqa: A001  # the public name
 
     Raises:
         NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
-        NodeExistsError: a spec only creates, and there is an array.
+        NodeExistsError: a spec may only create, and there is an array.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         InvalidSpecError: a spec is not valid; the error names the member.
         SpecMismatchError: the stored array does not satisfy a spec; the error has the member, the constraint and what
@@ -77,7 +77,7 @@ async def open(  # noqa: A001  # the public name
         UnknownSchemeError: no store opens such URLs, or `schemes` does not allow them.
         InvalidKeyError: `path` is not a valid path of a node.
         StoreError: the store could not be read.
-        TypeError, ValueError: an argument has a wrong type or value, or goes with a spec.
+        TypeError, ValueError: an argument has a wrong type or value, or is given with a spec.
     """
     return await open_any(
         target,
@@ -100,7 +100,7 @@ async def open_any(
     settings: Settings | None,
     schemes: Collection[str] | None,
 ) -> AnyNode | TensorView:
-    """Open what `open` opens, for callers that do not know its kind; arguments and errors are those of `open`."""
+    """Open any target, for callers that do not know its kind; arguments and errors are those of `open`."""
     options: dict[str, Any] = {
         "zarr_format": zarr_format,
         "storage_options": storage_options,
@@ -117,7 +117,7 @@ async def open_any(
 
 
 async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> TensorView:
-    """Open what a spec, a mapping or a URL pipeline, describes; errors are those of `open`."""
+    """Open the array that a spec describes, a mapping or a URL pipeline; errors are those of `open`."""
     parsed = Spec.parse(spec)
     target = parsed.kvstore.target
     check_schemes("memory://" if isinstance(target, MemoryStore) else target, schemes)

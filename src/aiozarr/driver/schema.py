@@ -1,6 +1,6 @@
 """Schemas: constraints on an array that do not depend on its format (TensorStore's `Schema`).
 
-With them come the types of their members: units of dimensions, which are a multiplier and a base unit, such as 4 nm
+Also the types of their members: units of dimensions, which are a multiplier and a base unit, such as 4 nm
 (TensorStore's `Unit`), data types, and fill values as specs write them.
 """
 
@@ -91,12 +91,12 @@ Units = tuple[Unit | None, ...]
 
 
 def parse_units(value: JSON, path: str) -> Units:
-    """Return one unit, or None, per dimension, of the `dimension_units` of a schema."""
+    """Parse one unit or None per dimension from the `dimension_units` of a schema."""
     return ranked(value, path, lambda each, where: None if each is None else Unit.parse(each, where))
 
 
 def parse_stored_units(value: JSON, path: str) -> Units:
-    """Return one unit, or None, per dimension, of the `dimension_units` in attributes, which are strings."""
+    """Parse one unit or None per dimension from the `dimension_units` in attributes, which are strings."""
     return ranked(value, path, lambda each, where: None if each is None else Unit.parse_text(each, where))
 
 
@@ -131,7 +131,7 @@ NAMES = (
 )
 """The data types that the drivers store."""
 OTHER_NAMES = ("byte", "char", "string", "ustring", "json")
-"""Data types of TensorStore that may be named in a schema, and that the drivers do not store."""
+"""TensorStore's data types that a schema may name, but that the drivers do not store."""
 
 
 def parse_data_type(value: JSON, path: str) -> DataType:
@@ -159,7 +159,7 @@ def _type_name(value: JSON, path: str, names: Sequence[str]) -> str:
 
 
 def declared_type(name: str | None, member: str) -> DataType:
-    """Return the data type of a new array that a schema names; `member` of a document would name it, too.
+    """Return the data type that a schema names for a new array; `member` of a document could name it, too.
 
     Raises:
         InvalidSpecError: no type is named, or the drivers do not store it.
@@ -236,7 +236,7 @@ V2_CODEC_MEMBERS = ("compressor", "filters")
 
 @dataclass(frozen=True)
 class CodecSchema:
-    """A `codec`: the driver whose codecs they are, and the constraints.
+    """The `codec` of a schema: a driver, and constraints on its codecs.
 
     Attributes:
         driver: "zarr3" or "zarr".
@@ -250,7 +250,7 @@ class CodecSchema:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> CodecSchema:
-        """Return the codec of its JSON."""
+        """Parse a codec from JSON."""
         with Members(value, path) as members:
             driver = members.require("driver", text)
             if driver == "zarr3":
@@ -296,7 +296,7 @@ class Schema:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> Schema:
-        """Return the schema of its JSON.
+        """Parse a schema from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid, or two members contradict each other.

@@ -1,6 +1,6 @@
-"""Indexing by domain as TensorStore does it: indices are those of the domain, and negative ones do not wrap.
+"""Indexing by domain, as in TensorStore: indices are positions in the domain, and negative ones do not wrap.
 
-The index transform of a `TensorView` is translated into that of the array's own views, which the engine reads.
+The index transform of a `TensorView` is translated into the transform of an array's view, which the engine reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiozarr.errors import SelectionError
 from aiozarr.grid.transform import NOTHING, Constant, DimensionMap, GroupAxis, Indexed, IndexTransform, Strided
 
 Mode: TypeAlias = Literal["numpy", "outer", "vectorized"]
-"""Where the dimensions of index arrays go: in place, each in its place (`oindex`), or first (`vindex`)."""
+"""The position of index array dimensions: together in place, each in its own place (`oindex`), or first (`vindex`)."""
 
 
 def select(transform: DomainTransform, selection: Any, mode: Mode = "numpy") -> DomainTransform:
@@ -71,7 +71,7 @@ def _is_outer(item: Any, mode: Mode) -> bool:
 
 
 def _joint_shape(arrays: Sequence[Indices]) -> tuple[int, ...]:
-    """Return the shape that index arrays have together."""
+    """Return the shape to which index arrays broadcast."""
     try:
         return np.broadcast_shapes(*[each.shape for each in arrays])
     except ValueError as error:
@@ -79,7 +79,7 @@ def _joint_shape(arrays: Sequence[Indices]) -> tuple[int, ...]:
 
 
 def _expand(given: Sequence[Any], rank: int, mode: Mode) -> Iterator[Any]:
-    """Yield one item per dimension of the domain, and None per new one: masks and `...` replaced."""
+    """Yield one item per dimension of the domain, and None per new dimension; masks and `...` are expanded."""
     items = list(_parsed(given, mode))
     used = sum([item is not None and item is not Ellipsis for item in items])
     ellipses = sum([item is Ellipsis for item in items])
@@ -175,8 +175,8 @@ class ArraySelection:
     """The elements of a view of the array.
 
     Attributes:
-        transform: the selection, whose axes along dimensions of the array are in their order.
-        order: for each of its axes the dimension of the view; None if they are the same.
+        transform: the selection, whose axes are in the order of the array's dimensions.
+        order: the dimension of the view for each of its axes; None if they are the same.
     """
 
     transform: IndexTransform
@@ -194,7 +194,7 @@ class ArraySelection:
 def strided_selection(transform: DomainTransform, shape: Sequence[int]) -> ArraySelection | None:
     """Return the selection of a view without index arrays whose indices lie in an array of this shape.
 
-    This is the short way for most views: in a read of a few elements, each step counts.
+    This is a fast path for most views, because each step counts in a read of a few elements.
 
     Returns: None if the view needs the rules of `array_selection`, or is not inside of the array.
     """
@@ -213,7 +213,7 @@ def strided_selection(transform: DomainTransform, shape: Sequence[int]) -> Array
         count = each.exclusive_max - each.inclusive_min
         start = output.offset + output.stride * each.inclusive_min
         last = start + output.stride * (count - 1)
-        # Dimensions in another order, or twice, are left to the rules for all views.
+        # `array_selection` handles dimensions in another order, or used twice.
         if along != len(axes) or count < 1 or not (0 <= start < length and 0 <= last < length):
             return None
         maps.append(Strided(start, output.stride if count > 1 else 1, count))
@@ -249,7 +249,7 @@ def _selection(transform: DomainTransform) -> IndexTransform:
     axes: list[int | GroupAxis | None] = [None] * domain.rank
     maps: list[DimensionMap | None] = [None] * len(transform.outputs)
     if 0 in domain.shape:
-        # Nothing is selected: the maps must only be valid.
+        # Nothing is selected, so the maps need only be valid.
         nothing: list[DimensionMap] = [NOTHING] * len(maps)
         return IndexTransform(tuple(nothing), tuple(axes), domain.shape)
     for members, dimensions in _groups(transform.outputs, domain):
@@ -263,7 +263,7 @@ def _selection(transform: DomainTransform) -> IndexTransform:
 
 
 def _strided(output: OutputMap, domain: IndexDomain) -> tuple[DimensionMap, int | None]:
-    """Return the map of a dimension of the array, and the dimension of the view that goes along it."""
+    """Return the map of a dimension of the array, and the dimension of the view that runs along it."""
     at = output.input_dimension
     if at is None:
         return Constant(output.offset), None

@@ -1,4 +1,4 @@
-"""Specs: the JSON that opens or creates an array, as a frozen record whose members have all been checked."""
+"""Specs: the JSON that opens or creates an array, as a frozen record of checked members."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ class Spec:
         store_data_equal_to_fill_value: store chunks that equal the fill value.
         can_read: whether the view can be read.
         can_write: whether the view can be written.
-        exact: choose chunks as TensorStore also where aiozarr does better; the member is `"compatibility": "exact"`.
-        is_automatic: whether the format is found from what is stored.
+        exact: choose chunks as TensorStore does even where aiozarr does better; the member is `"compatibility":
+            "exact"`.
+        is_automatic: whether the format is detected from the stored documents.
         context: shared resources.
         cache_pool: the pool of cached chunks.
         settings: the settings of the array.
@@ -75,14 +76,15 @@ class Spec:
 
     @classmethod
     def parse(cls, value: JSON, *, automatic: str = "zarr3") -> Spec:
-        """Return the spec of its JSON, or of a URL pipeline such as `s3://bucket/a/|zarr3:`.
+        """Parse a spec from JSON, or from a URL pipeline such as `s3://bucket/a/|zarr3:`.
 
         Args:
             value: the JSON.
             automatic: the driver that `auto` in a pipeline stands for.
 
         Raises:
-            InvalidSpecError: a member is unknown or not valid, or members contradict each other; it names the member.
+            InvalidSpecError: a member is unknown or not valid, or members contradict each other; the error names the
+                member.
         """
         is_automatic = False
         if isinstance(value, str):
@@ -142,9 +144,9 @@ class Spec:
         )
 
     def view_transform(self, facts: Facts) -> DomainTransform:
-        """Return the transform of the view of an array: that of the spec, within the bounds of the array.
+        """Return the spec's transform within the bounds of the array.
 
-        A domain that the spec determines gives the labels.
+        The labels are those of the spec's domain, if it determines one.
         """
         transform = self.transform
         if transform is None:
@@ -169,7 +171,7 @@ class Spec:
 
 
 def is_spec(target: object) -> bool:
-    """Return whether `open` takes `target` for a spec: a mapping, or a URL pipeline."""
+    """Return whether `open` treats `target` as a spec: whether it is a mapping or a URL pipeline."""
     if isinstance(target, Mapping):
         return True
     return isinstance(target, str) and "|" in target and split_pipeline(target) is not None
@@ -184,7 +186,7 @@ def _of_pipeline(url: str) -> dict[str, JSON]:
 
 
 def _check_modes(flags: Mapping[str, Any]) -> None:
-    """Check that the modes of opening go together."""
+    """Check that the modes of opening are compatible."""
     if not flags["open"] and not flags["create"]:
         raise invalid("open", "a spec opens or creates; open and create are both false")
     if flags["delete_existing"]:
@@ -208,7 +210,7 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
 
 
 def _settings(flags: Mapping[str, Any], pool: CachePool, kvstore: KvStore, threads: Mapping[str, Any]) -> Settings:
-    """Return the settings that the flags and resources of a spec come to."""
+    """Return the settings for the flags and resources of a spec."""
     missing = "fill" if flags["fill_missing_data_reads"] else "raise"
     options: dict[str, Any] = {"missing": missing, **kvstore.settings, **threads}
     if flags["recheck_cached_data"] is False and pool.total_bytes_limit:

@@ -34,7 +34,7 @@ class StoredArray:
 
     Attributes:
         spec: the spec.
-        array: the array, which the view is over.
+        array: the whole stored array.
         facts: its metadata.
         version: the version of the stored document; None if it was not read or has none.
         checked: Unix time when the document was read.
@@ -88,7 +88,7 @@ async def open_stored(spec: Spec) -> StoredArray:
             if not spec.create:
                 raise not_found_error(access, spec)
         if isinstance(new, InvalidSpecError):
-            # That there is an array is the more useful error.
+            # It is more useful to report that an array exists.
             if await access.scheduled.stat(access.prefix + spec.format.key) is not None:
                 raise exists_error(access)
             raise new
@@ -99,7 +99,7 @@ async def open_stored(spec: Spec) -> StoredArray:
         except PreconditionFailedError as error:
             if not spec.open:
                 raise exists_error(access) from error
-            # Another writer has created it since it was looked for.
+            # Another writer has created it since it was found missing.
             if (existing := await read(access, owns_store)) is None:
                 raise not_found_error(access, spec) from error
             return existing
@@ -124,7 +124,7 @@ async def read_document(access: internal.NodeAccess, spec: Spec) -> tuple[Facts,
     value = await access.scheduled.fetch(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
     if value is None:
         return None
-    return spec.format.read(value.data, access.url), value.version
+    return spec.format.read(value.data, node=access.url), value.version
 
 
 def not_found_error(access: internal.NodeAccess, spec: Spec) -> NodeNotFoundError:
@@ -147,7 +147,7 @@ def exists_error(access: internal.NodeAccess) -> NodeExistsError:
 
 
 def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
-    """Return the metadata in the terms of the array."""
+    """Return the metadata as an `Array` has them."""
     documents = {spec.format.key: dump_document(spec.format.document(facts), finite=False)}
     metadata = parse_node(documents, node=node, zarr_format=spec.format.number)
     assert isinstance(metadata, ArrayMetadata)
@@ -156,7 +156,7 @@ def array_metadata(facts: Facts, spec: Spec, node: str) -> ArrayMetadata:
 
 
 def with_facts(stored: StoredArray, facts: Facts, version: Version | None) -> StoredArray:
-    """Return the array with other metadata: those that are stored now."""
+    """Return the array with the metadata that are stored now."""
     metadata = array_metadata(facts, stored.spec, stored.array.url)
     array = internal.with_metadata(stored.array, metadata)
     return StoredArray(stored.spec, array, facts, version, time.time())
@@ -167,7 +167,7 @@ def _stored(
 ) -> StoredArray:
     # Making the array checks the metadata as opening does.
     metadata: Any = array_metadata(facts, spec, access.url)
-    # Specs say themselves when stored metadata are read again, or are not stored at all.
+    # The spec determines when stored metadata are read again, and whether they are stored at all.
     options = internal.HandleOptions(access.settings, "r+", owns_store, checks_document=False)
     array = Array(access.store, access.path, metadata, options)
     if spec.cache_pool.backend is not None and spec.recheck_cached_data is not False:
@@ -282,8 +282,7 @@ async def resized(
             option = "expand_only" if expand_only and new < old else "shrink_only"
             raise ValueError(f"dimension {dimension} would {word} from {old} to {new}, and {option} is given")
     await current.array.resize(shape, delete_chunks=delete_chunks)
-    facts = stored.spec.format.with_shape(current.facts, shape)
-    return with_facts(current, facts, None)
+    return with_facts(current, current.facts.with_shape(shape), None)
 
 
 def _new_shape(
@@ -326,7 +325,7 @@ async def _read_again(access: internal.NodeAccess, stored: StoredArray) -> Store
 
 
 def compatibility_key(facts: Facts) -> str:
-    """Return what must not change while a view is open: everything but shape, attributes and extensions."""
+    """Return the metadata that must not change while a view is open: all but shape, attributes and extensions."""
     fixed = {name: value for name, value in facts.document().items() if not _may_change(name, value)}
     return json.dumps(fixed, sort_keys=True)
 

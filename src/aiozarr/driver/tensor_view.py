@@ -1,56 +1,50 @@
-"""What a spec opens: a view of an array by domain, with the schema, bounds and indexing of TensorStore."""
+"""The view of an array that a spec opens, with the schema, domain and indexing of TensorStore."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from math import gcd, prod
-from typing import Any, Generic, TypeAlias, TypeVar
+from math import prod
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.common.progress import Progress
-from aiozarr.driver.chunk_layout import ChunkLayout, Constraint, Grid, PerDimension
+from aiozarr.driver.chunk_layout import ChunkLayout, view_layout
 from aiozarr.driver.index_domain import IndexDomain, repeated_label
-from aiozarr.driver.index_transform import DomainTransform, OutputMap
+from aiozarr.driver.index_transform import DomainTransform
 from aiozarr.driver.json_members import JSON
 from aiozarr.driver.schema import CodecSchema, Schema, Unit
 from aiozarr.driver.selection import ArraySelection, array_selection, select, strided_selection
 from aiozarr.driver.stored_array import StoredArray, is_stale, rechecked, resized, resolved
 from aiozarr.errors import SelectionError, UnsupportedOperationError
 from aiozarr.hierarchy import Array, View
-from aiozarr.hierarchy.internal import broadcast_values, converted, transformed_view
+from aiozarr.hierarchy.internal import Indexer, broadcast_values, converted, transformed_view
 
 AnyArray: TypeAlias = NDArray[Any]
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 V = TypeVar("V")
 
 
-class ByDimension(Generic[V]):
+class ByDimension(Indexer[V]):
     """An operation with one argument per dimension: `view.translate_to[0, 0]`, or as a call."""
 
-    __slots__ = ("_apply",)
+    __slots__ = ()
 
-    # Without this, iteration would fall back to operation[0], operation[1], ...
-    __iter__ = None
-
-    def __init__(self, apply: Callable[[Any], V]) -> None:
-        self._apply = apply
-
-    def __getitem__(self, arguments: Any) -> V:
+    def __getitem__(self, selection: Any) -> V:
         """Apply the operation."""
-        return self._apply(arguments)
+        return self._select(selection)
 
     def __call__(self, *arguments: Any) -> V:
         """Apply the operation."""
-        return self._apply(arguments[0] if len(arguments) == 1 else arguments)
+        return self[arguments[0] if len(arguments) == 1 else arguments]
 
 
 class TensorView:
     """A view of an array by domain, which a TensorStore spec opens. `await view` reads it, `.write(values)` writes it.
 
     Indices are those of the domain: they need not begin at 0, and negative ones do not count from the end. Indexing,
-    translating, labelling and transposing make views without I/O. Reads and writes are those of the array below.
+    translating, labelling and transposing make views without I/O. Reads and writes use the underlying array.
     """
 
     __slots__ = ("_last", "_stored", "_transform")
@@ -61,10 +55,10 @@ class TensorView:
     def __init__(self, stored: StoredArray, transform: DomainTransform) -> None:
         self._stored = stored
         self._transform = transform
-        # The view of the array, for the next read: a read of a small chunk would spend 3 % of its time on making it.
+        # The view of the array, kept for the next read because making it is 3 % of the time of reading a small chunk.
         self._last: tuple[View, ArraySelection] | None = None
 
-    # --- what it is ----------------------------------------------------------------------------------------------
+    # --- properties ----------------------------------------------------------------------------------------------
 
     @property
     def array(self) -> Array:
@@ -180,7 +174,7 @@ class TensorView:
             found["assume_metadata"] = True
         return found
 
-    # --- views of it ---------------------------------------------------------------------------------------------
+    # --- indexing ------------------------------------------------------------------------------------------------
 
     def __getitem__(self, selection: Any) -> TensorView:
         """Return the view of integers, slices, `...`, None (a new dimension), index arrays and masks, without I/O.
@@ -205,12 +199,12 @@ class TensorView:
 
     @property
     def translate_to(self) -> ByDimension[TensorView]:
-        """`view.translate_to[0, 0]`: the view whose domain begins there. One number is for all dimensions."""
+        """`view.translate_to[0, 0]`: the view whose domain begins there. One number applies to all dimensions."""
         return ByDimension(lambda origin: self._with(self._transform.translated(self._each(origin))))
 
     @property
     def translate_by(self) -> ByDimension[TensorView]:
-        """`view.translate_by[5, -1]`: the view whose domain is moved by that. One number is for all dimensions."""
+        """`view.translate_by[5, -1]`: the view whose domain is moved by that. One number applies to all dimensions."""
         return ByDimension(self._translate_by)
 
     @property
@@ -299,7 +293,7 @@ class TensorView:
 
         Args:
             exclusive_max: the new ends of the dimensions of the domain; None leaves one as it is.
-            inclusive_min: the present beginnings, which cannot change; None leaves one as it is.
+            inclusive_min: the present origin, which cannot change; None leaves a dimension as it is.
             resize_metadata_only: do not erase the chunks that are outside of the new shape.
             expand_only: raise if a dimension would shrink.
             shrink_only: raise if a dimension would grow.
@@ -400,59 +394,3 @@ class TensorView:
                 raise SelectionError(f"no dimension has the label {name!r}")
             return self.domain.labels.index(name)
         return name + self.rank if name < 0 else name
-
-
-def view_layout(layout: ChunkLayout, transform: DomainTransform) -> ChunkLayout:
-    """Return the layout in the domain of the view. Dimensions along several of the array, or none, have no chunks."""
-    rank = transform.domain.rank
-    along: dict[int, list[int]] = {}
-    indexed: set[int] = set()
-    for output, each in enumerate(transform.outputs):
-        if each.input_dimension is not None and each.stride:
-            along.setdefault(each.input_dimension, []).append(output)
-        elif each.index_array is not None:
-            indexed |= {dimension for dimension, length in enumerate(each.index_array.shape) if length != 1}
-    only = {
-        dimension: outputs[0] for dimension, outputs in along.items() if len(outputs) == 1 and dimension not in indexed
-    }
-    order = layout.inner_order
-    if order is not None:
-        last = len(order.value)
-        places = {
-            dimension: min([order.value.index(output) for output in outputs]) for dimension, outputs in along.items()
-        }
-        order = Constraint(tuple(sorted(range(rank), key=lambda each: (places.get(each, last), each))), order.hard)
-    return ChunkLayout(
-        rank,
-        order,
-        _per_dimension(layout.grid_origin, transform, only, _origin),
-        Grid(_per_dimension(layout.read.shape, transform, only, _length)),
-        Grid(_per_dimension(layout.write.shape, transform, only, _length)),
-    )
-
-
-def _per_dimension(
-    values: PerDimension[int],
-    transform: DomainTransform,
-    only: dict[int, int],
-    convert: Callable[[int, OutputMap], int],
-) -> PerDimension[int]:
-    """Return the constraints on dimensions of the view of those of the array, converted one by one."""
-    found: list[Constraint[int] | None] = []
-    for dimension in range(transform.domain.rank):
-        each = None if values is None or dimension not in only else values[only[dimension]]
-        if each is not None:
-            each = Constraint(convert(each.value, transform.outputs[only[dimension]]), each.hard)
-        found.append(each)
-    return tuple(found) if any(found) else None
-
-
-def _length(length: int, output: OutputMap) -> int:
-    """Return the length of chunks: with a stride, chunks repeat after fewer indices."""
-    return length // gcd(length, abs(output.stride))
-
-
-def _origin(origin: int, output: OutputMap) -> int:
-    """Return the first index whose element is in the chunk, also if the indices run backwards."""
-    distance = origin - output.offset
-    return -(-distance // output.stride) if output.stride > 0 else distance // output.stride + 1

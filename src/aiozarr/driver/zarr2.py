@@ -32,11 +32,11 @@ LAYOUT = "schema.chunk_layout"
 
 @dataclass(frozen=True)
 class Zarr2Constraints:
-    """Constraints on the members of a `.zarray`: the members that are given, each as JSON.
+    """Constraints on the members of a `.zarray`.
 
     Attributes:
         rank: number of dimensions; None if unknown.
-        members: the given members.
+        members: the given members, each as JSON.
         data_type: the type of the elements; None if unconstrained.
     """
 
@@ -46,11 +46,11 @@ class Zarr2Constraints:
 
     @classmethod
     def parse(cls, value: JSON, path: str) -> Zarr2Constraints:
-        """Return the constraints of their JSON.
+        """Parse the constraints from JSON.
 
         Raises:
             InvalidSpecError: a member is not valid.
-            SpecConflictError: the type has fields, of which the driver cannot select one.
+            SpecConflictError: the type has fields, and the driver cannot select one.
         """
         parsers: dict[str, Any] = {
             "zarr_format": one_of(2),
@@ -204,7 +204,7 @@ def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
     """Return the metadata of a stored `.zarray`.
 
     Raises:
-        InvalidMetadataError, UnsupportedMetadataError: the document is not that of an array that the driver reads.
+        InvalidMetadataError, UnsupportedMetadataError: the document does not describe an array that the driver reads.
     """
     metadata = parse_node({KEY: bytes(data)}, node=node, zarr_format=2)
     assert isinstance(metadata, ArrayMetadata)
@@ -212,7 +212,7 @@ def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
     if metadata.data_type.name not in NAMES:
         reason = f"the driver does not read the type {metadata.data_type.name!r}; aiozarr.open_array does"
         raise InvalidMetadataError(reason, node=node, key=KEY, member="dtype")
-    # Readers take a missing member for null, and the chunk length 0 of an empty dimension for 1.
+    # Readers treat a missing member as null, and the chunk length 0 of an empty dimension as 1.
     defaults = {"dimension_separator": ".", "compressor": None, "filters": None}
     return Zarr2Facts(metadata, {**defaults, **members, "chunks": chunk_lengths(metadata)})
 
@@ -277,7 +277,7 @@ def _data_type(value: JSON, path: str) -> DataType:
 
 
 def _encoded(data_type: DataType) -> str:
-    """Return the type as in documents: numpy's types by kind and size, others by name."""
+    """Return the type as documents write it: numpy's types by kind and size, others by name."""
     dtype = data_type.dtype
     return dtype.name if dtype.isbuiltin == 2 else np.dtype(dtype.newbyteorder("<")).str
 

@@ -1,6 +1,6 @@
 """Parts of chunks that contain the selected elements: byte ranges of an uncompressed chunk, and the smallest box.
 
-Several chunks that are adjacent in the output have one view of it: one copy for all is faster than one for each.
+Several chunks that are adjacent in the output have one view of it, because one copy for all is faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Chunk grids: the division of an array into chunks (v3 core specification, "Chunk grids").
 
-The chunks of a grid that a selection touches are projected one by one, counted, or bounded.
+Functions project a selection onto the chunks that it touches, count them, or bound their number.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ def project(axes: Sequence[Axis], maps: Sequence[DimensionMap], fields: Fields |
 
         own = [RegularAxis(length, length) for length in fields.shape]
         return FieldProjections(project([*axes, *own], maps), fields, len(axes))
-    if any([isinstance(each, Indexed) for each in maps]):
-        from aiozarr.grid.points import PointProjections
+    basic = [each for each in maps if not isinstance(each, Indexed)]
+    if len(basic) == len(maps):
+        return Projection(axes, basic)
+    from aiozarr.grid.points import PointProjections
 
-        return PointProjections.of(axes, maps)
-    return Projection(axes, maps)  # type: ignore[arg-type]  # none of them is Indexed
+    return PointProjections.of(axes, maps)
 
 
 def count_chunks(axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> int:
     """Return the number of chunks that `maps` touch. The time grows with index arrays only, not with the chunks.
 
-    Maps after the last axis are those of fields, which add no chunks.
+    Any maps beyond the dimensions of the grid belong to fields, which add no chunks.
     """
     counts = []
     inside = maps[: len(axes)]

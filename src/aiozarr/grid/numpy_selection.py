@@ -74,8 +74,8 @@ def select_by_numpy(
 class BoxSelector:
     """Selects chunks of one list by slices and integers, as `select_by_numpy` does.
 
-    The chunks of a box repeat the indices of each dimension, as the same objects: what follows from a pair of them is
-    computed once. For a chunk of two dimensions that takes 1.6 instead of 5.3 µs.
+    The chunks of a box repeat the indices of each dimension as the same objects, so each pair of them is converted only
+    once. For a chunk of two dimensions that takes 1.6 instead of 5.3 µs.
     """
 
     def __init__(self) -> None:

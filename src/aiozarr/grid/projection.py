@@ -335,7 +335,7 @@ def assign(out: NDArray[Any], source: NDArray[Any]) -> None:
 
     Short rows that are contiguous in both arrays are copied as one wide element each, which avoids a loop of numpy per
     row: 18 instead of 33 µs for a chunk of 64 x 64 x 64 bytes in an output of 512 x 512 x 512.
-    It also keeps the interpreter's lock, which numpy gives away for more than 500 elements.
+    It also keeps the interpreter's lock, which numpy releases for more than 500 elements.
     """
     shape, dtype = source.shape, source.dtype
     row = row_type(shape, dtype) if shape == out.shape and dtype == out.dtype else None

@@ -46,14 +46,14 @@ MAX_MARKED_BYTES = 1 << 20
 SMALL_CHUNK_BYTES = 128 << 10
 """Chunks of a file up to this size are decoded without numcodecs, whose import takes 50 ms."""
 CUT_SECONDS = 2.0
-"""What a failed append may take longer to cut the array again. Its own time may be over, or the store may hang."""
+"""The extra time in which a failed append may cut the array again: its own time may be over, or the store may hang."""
 
 
 class Array(UnreadValues, Node[ArrayMetadata]):
     """An array in a store. `arr[selection]` is a `View`; `await arr[selection]` reads it, `.write(values)` writes it.
 
     Made by `open`, `open_array`, `create_array` and the methods of `Group`, not by hand. Opening checks the metadata
-    completely: an opened array can be read.
+    completely, so an opened array can be read.
     """
 
     if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         self._chunk_store = self._transformed_store(metadata)
         _import_used(self._layout, store, options)
 
-    # A handle in a list of handles, or beside None, is no use of its values.
+    # Comparing a handle with handles, as in a list, or with None does not use its values.
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
@@ -135,8 +135,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def chunks(self) -> tuple[Any, ...]:
         """Shape of the smallest unit that can be read: of the inner chunks in a sharded array.
 
-        In an unsharded array with the chunk grid `rectilinear`: for each dimension a tuple of the lengths of its
-        chunks inside the array, as in dask.
+        For an unsharded array with the chunk grid `rectilinear`, it has a tuple of chunk lengths inside the array for
+        each dimension, as in dask.
 
         Raises:
             LimitError: the grid is rectilinear, and there are more than a million lengths.
@@ -166,10 +166,10 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return self._metadata.dimension_names
 
     def __getitem__(self, selection: BasicSelection | FieldSelection) -> View:
-        """Return a view, without I/O, of integers, slices of any step, `...` and None (a new axis), as in numpy.
+        """Return a view, without I/O, for integers, slices of any step, `...` and None (a new axis), as in numpy.
 
         Names of fields select parts of structured elements: `arr["a"]`, `arr[["a", "b"]]`, `arr["a", :3]`. One list
-        of integers or one mask selects as in numpy: `arr[[1, 5]]`, `arr[mask]`. Several go with `oindex` or `vindex`.
+        of integers or one mask selects as in numpy: `arr[[1, 5]]`, `arr[mask]`. For several, use `oindex` or `vindex`.
 
         Raises:
             SelectionError: the selection does not fit the shape; also an `IndexError`.
@@ -209,14 +209,14 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         delete_chunks: bool = True,
         clear: bool = False,
     ) -> None:
-        """Change the shape of the array. The number of dimensions stays.
+        """Change the shape of the array, but not the number of dimensions.
 
         The metadata are stored first. With `delete_chunks`, the chunks wholly outside of the new shape are then erased.
         Chunks across the new edge stay whole (v3 core specification, "Resizing"): if the array grows again, their
-        values behind the edge reappear. Area that was never stored holds the fill value.
+        values beyond the edge reappear. Area that was never stored holds the fill value.
 
-        A call that fails is completed by the same call: one that does not change the shape lists the stored chunks,
-        and erases those outside that an interrupted call has left.
+        To complete a call that failed, repeat it: a call that does not change the shape lists the stored chunks, and
+        erases those outside that an interrupted call has left.
 
         Chunks of a rectilinear grid keep their lengths. Beyond the last one, chunks are added, none longer than the
         longest of the dimension.
@@ -224,9 +224,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         Args:
             shape: the new lengths.
             delete_chunks: erase the chunks wholly outside. Otherwise they reappear when the array grows.
-            clear: fill the gained area with the fill value before the new shape is stored: chunks stored there are
-                erased, and the fill value is written into those across the old edge. Another process must not append
-                at the same time.
+            clear: fill the gained area with the fill value before the new shape is stored, by erasing chunks stored
+                there and writing the fill value into those across the old edge. Another process must not append at the
+                same time.
 
         Raises:
             ValueError: another number of dimensions, or a negative length.
@@ -278,8 +278,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         The array is first grown from its stored shape, so that several writers append one after the other. If the
         write then fails or is cancelled, the array is cut to its former shape again, unless another writer has appended
-        since. That takes 2 seconds at most, also after a timeout or a cancellation. A note of the error says what
-        remains where the array could not be cut.
+        since. That takes 2 seconds at most, also after a timeout or a cancellation. If the array could not be cut, a
+        note of the error says what remains.
 
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
@@ -326,7 +326,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             if stored and length:  # consolidated metadata above could not be rewritten
                 await self._cut_again(stored[-1], axis, starts[-1], error)
             elif starts and length:
-                # Not cut: it may be the growth of another writer, who has appended as many.
+                # Not cut, because the growth may be that of another writer, who appended as many values.
                 end = starts[-1] + length
                 error.add_note(f"along axis {axis}, {self.url} may have grown from {starts[-1]} to {end}")
             raise
@@ -343,7 +343,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     async def _cut_again(self, grown: ArrayMetadata, axis: int, start: int, error: BaseException) -> None:
         """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
-        from anyio import move_on_after  # imported on use: it is needed after failures only
+        from anyio import move_on_after  # imported here because it is needed only after failures
 
         from aiozarr.hierarchy.resize import erase_outside
 
@@ -370,7 +370,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         )
 
     async def info(self) -> ArrayInfo:
-        """Return the facts of this array. If the store can list, the stored objects are counted, page by page.
+        """Return information about this array. If the store can list, the stored objects are counted, page by page.
 
         Raises:
             StoreError: the listing failed.
@@ -400,7 +400,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         )
 
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
-        """Return a handle of this array whose chunks are read and written through `transformer`; without I/O.
+        """Return a handle of this array whose chunks are read and written through `transformer`, without I/O.
 
         It is not recorded in the metadata, so other handles and other programs do not use it. It is applied before
         those of the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
@@ -451,7 +451,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _write_first(self, values: ArrayLike) -> None:
-        """Write the values of an array that was just created. A note of an error says what it leaves."""
+        """Write the values of an array that was just created. A note of an error says what is stored."""
         try:
             await self[...].write(values)
         except BaseException as error:
@@ -475,7 +475,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return array
 
     def _transformed_store(self, metadata: ArrayMetadata) -> Store:
-        """Return the store of the chunks: this array's, with the transformers of the metadata and of this handle.
+        """Return the store of the chunks, with the transformers of the metadata and of this handle.
 
         Raises:
             UnsupportedMetadataError: the metadata name an unknown transformer.
@@ -504,7 +504,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return metadata
 
     def _set_metadata(self, metadata: ArrayMetadata) -> None:
-        # The layout comes first: a reader in another thread must never see metadata without their layout.
+        # The layout is set first, because a reader in another thread must never see metadata without their layout.
         self._layout = self._resolve(metadata)
         self._mark_stored()
         if metadata.storage_transformers != self._metadata.storage_transformers:
@@ -538,7 +538,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         self._erasures_seen = count
 
     async def _check_before_write(self, layout: ArrayLayout, maps: Sequence[DimensionMap]) -> None:
-        """Check that the elements `maps` of `layout` are inside the array as it is stored, as far as is known here.
+        """Check that the elements `maps` of `layout` are inside the stored array, as far as this process knows it.
 
         The document is read before the first write of an opened handle, and before the first one after this process
         has erased the node, or has changed the array's shape by another handle.
@@ -571,18 +571,18 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return since == erasures.count or not erasures.may_include(self._lineage, since)
 
     async def _compare_before_write(self, access: NodeAccess) -> None:
-        # Under the node's lock: one of several first writes reads the document.
+        # Under the node's lock, so that only one of several first writes reads the document.
         async with access.lock():
             if not self._is_compared():
                 counts = erasures.count, resizes.count
                 try:
                     await self._compare_document(access)
                 except (PermissionDeniedError, UnauthenticatedError):
-                    # Some credentials write chunks and read nothing.
+                    # Some credentials may write chunks but read nothing.
                     self._erasures_seen, self._resizes_seen = counts
 
     async def _compare_document(self, access: NodeAccess) -> None:
-        """Read the stored document, take its shape as the present one, and compare all else with this handle's."""
+        """Read the stored document, adopt its shape, and compare all else with this handle's metadata."""
         counts = erasures.count, resizes.count
         found = await read_explicit(access, self.zarr_format)
         try:
@@ -591,7 +591,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             self._present_shape = self._check_not_replaced(found).shape
         except (ChangedError, NodeNotFoundError):
             if not erasures.may_include(self._lineage, self._erasures_seen):
-                # Another process did it: from now on, the reads of all handles of the node look as well.
+                # Another process replaced the node: from now on, reads of all its handles compare the document, too.
                 erasures.record(self._store, self._path)
             raise
         self._erasures_seen, self._resizes_seen = counts
@@ -627,9 +627,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
 
 def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> None:
-    """Import what reads and writes of an array will need.
+    """Import the modules that reads and writes of an array will need.
 
-    Not in the midst of a read: the child of a fork would wait forever for an import that another thread has begun.
+    Not during a read, because the child of a fork would wait forever for an import that another thread has begun.
     """
     if options.mode != "r":
         import aiozarr.engine.write_operation

@@ -52,7 +52,7 @@ class Attributes(dict[str, JSON]):
 
 
 class AttributeList(list[JSON]):
-    """A list inside attributes that were read: as read-only as these."""
+    """A list inside attributes that were read; it is read-only, too."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ def _frozen_list(values: list[JSON]) -> JSON:
 def frozen_attributes(attributes: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """Return a deep copy that is read-only at every level."""
     plain = copy_json(attributes)
-    # Children before their parents, without recursion: the caller's stack may be deep already.
+    # Children before their parents, and without recursion, because the caller's stack may be deep already.
     containers: list[dict[str, JSON] | list[JSON]] = [plain]
     for each in containers:
         children = each.values() if isinstance(each, dict) else each
@@ -105,7 +105,7 @@ def checked_attributes(attributes: Mapping[str, Any] | None, *, finite: bool) ->
 
     Args:
         attributes: the attributes that a caller gave.
-        finite: reject NaN and infinities, as format 3 wants.
+        finite: reject NaN and infinities, as format 3 requires.
 
     Raises:
         TypeError: not a mapping, a key that is not a string, or a value that JSON does not have. Names its position.
@@ -124,7 +124,7 @@ def checked_attributes(attributes: Mapping[str, Any] | None, *, finite: bool) ->
 def copy_json(value: Mapping[str, Any]) -> dict[str, JSON]:
     """Return a deep copy made of dict, list, str, int, float, bool and None.
 
-    Iterative, not recursive: the caller's stack may be deep already.
+    Iterative, because the caller's stack may be deep already.
 
     Raises:
         TypeError, ValueError: as `checked_attributes` says.
@@ -156,7 +156,7 @@ def _shallow(item: Any, path: tuple[Any, ...]) -> JSON:
     # The `item()` of times in nanoseconds is a number without its unit.
     if isinstance(item, np.generic) and not isinstance(item, (np.datetime64, np.timedelta64)):
         item = item.item()
-    # json would render subclasses, such as enumerations, by their own methods: they become plain numbers.
+    # Subclasses, such as enumerations, become plain numbers, because json would render them by their own methods.
     if isinstance(item, bool):
         return item
     if isinstance(item, int):

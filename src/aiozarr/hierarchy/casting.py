@@ -25,7 +25,7 @@ from aiozarr.hierarchy.number_casts import (
 from aiozarr.metadata.times import parse_times
 
 LARGE_CAST_BYTES = 1 << 19
-"""A smaller cast takes less time than the way to a worker and back: about 0.1 ms."""
+"""A smaller cast takes less time than passing it to a worker and back, which is about 0.1 ms."""
 CASTINGS = ", ".join([repr(name) for name in get_args(Casting)[:-1]]) + f" or {get_args(Casting)[-1]!r}"
 """The rules, for messages."""
 
@@ -84,7 +84,7 @@ def convert_values(
 
 
 def is_large_cast(values: ArrayLike, dtype: np.dtype[Any]) -> bool:
-    """Return whether a cast would hold up the caller's loop, and runs no code of the user: a worker does it."""
+    """Return whether a worker should cast: the cast would hold up the caller's loop, and runs no code of the user."""
     return (
         isinstance(values, np.ndarray)
         and values.dtype != dtype
@@ -122,7 +122,7 @@ def _convert_records(
     names = dtype.names or ()
     python = not hasattr(values, "dtype") and not hasattr(values, "__array__")
     if python:
-        # As objects first: numpy would cast the members of tuples unchecked.
+        # As objects first, because numpy would cast the members of tuples unchecked.
         parts = [(name, np.dtype((object, dtype[name].shape))) for name in names]
         try:
             natural: AnyArray = np.array(values, np.dtype(parts))
@@ -166,7 +166,7 @@ def convert_numbers(
         return cast_unchecked(natural, dtype)
     kind = number_kind(natural.dtype)
     if kind == "O" and isinstance(values, np.ndarray) and values.dtype == object:
-        values = values.tolist()  # The objects decide, as those of a list do.
+        values = values.tolist()  # The objects determine the cast, as in a list.
         natural = np.asarray(values)
         kind = number_kind(natural.dtype)
     if hasattr(values, "dtype") or hasattr(values, "__array__") or kind not in RANK:
@@ -185,7 +185,7 @@ def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any], cas
     if RANK[kind] > RANK[target] and casting == "same_kind":
         raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; {cast_advice()}")
     if target in "biu" and kind in "iuO":
-        # Python's integers have no type of their own, and do not wrap around by any rule but "unsafe".
+        # Python's integers have no numpy type, and wrap around only by the rule "unsafe".
         low, high = limits(dtype)
         _check_integers(natural, dtype, low, high)
         return np.array(values, dtype=dtype) if kind == "O" else cast_unchecked(natural, dtype)
@@ -307,7 +307,7 @@ def _natural(values: ArrayLike) -> AnyArray:
     if isinstance(values, np.ndarray):
         return values
     natural = np.asarray(values)
-    # numpy converts numbers beside text to text: values from Python stay objects.
+    # Values from Python stay objects, because numpy would convert numbers beside text to text.
     return np.array(values, object) if natural.dtype.kind in "UT" and not hasattr(values, "dtype") else natural
 
 

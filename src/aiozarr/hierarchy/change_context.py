@@ -1,8 +1,8 @@
 """Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below.
 
-A change runs from the outermost group of a hierarchy, which may be above the root of the store: `memory://q` may have
-consolidated metadata that contain the array of `open_array("memory://q/g", "a")`. It therefore looks one level above
-the root, concurrently with its other reads, and further up only if a group is found.
+A change begins at the outermost group of a hierarchy, which may be above the root of the store. For example,
+`memory://q` may have consolidated metadata that contain the array of `open_array("memory://q/g", "a")`. The level above
+the root is therefore read concurrently with the other documents, and further levels only if it is a group.
 
 Documents are stored together: all of a node's or none, and only over the version that was read.
 """
@@ -96,7 +96,7 @@ async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
         if key is None or not rules.consolidated_in_own_document or documents[key] is None:
             above[path] = parse_documents(ancestor, documents, zarr_format)
             return
-        # Its attributes are only there: their own document is not fetched.
+        # Its attributes are only there, because their own document is not fetched.
         consolidated_above[path] = parse_documents(ancestor, {key: documents[key]}, zarr_format)
         others = {name: value for name, value in documents.items() if name != key}
         above[path] = parse_documents(ancestor, others, zarr_format) or consolidated_above[path]
@@ -155,7 +155,7 @@ async def check_ancestor_formats(access: NodeAccess, paths: Iterable[str], zarr_
     """Check that new groups at `paths` would not hide nodes of another format.
 
     Raises:
-        NodeTypeError: there is one.
+        NodeTypeError: one would.
     """
     paths = list(paths)
     # The first one contains the others. Nothing is stored below it in a new store.
@@ -358,13 +358,13 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
     try:
         await store(last)
     except PreconditionFailedError:
-        # Another writer has created the node: our documents do not belong to it.
+        # Another writer has created the node, so these documents do not belong to it.
         await gather_all(scheduled.erase(access.prefix + key) for key in others)
         raise
 
 
 def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> bool:
-    """Return whether `stored` is what an interrupted creation with `documents` leaves: all but the node's own."""
+    """Return whether `stored` is left by an interrupted creation with `documents`: all but the node's own."""
     own = [*documents][-1]
     return stored.get(own) is None and all(
         [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
@@ -376,7 +376,7 @@ async def replace_documents(
 ) -> None:
     """Store the documents that differ between `old` and `new`, on condition that the `stored` ones are unchanged.
 
-    `old` is the content of the stored documents as this package renders it: another spelling is not a difference.
+    `old` is the content of the stored documents as this package renders it, so another spelling is not a difference.
     """
     is_conditional = await has_conditional_writes(access.store)
     for key, data in new.items():

@@ -1,7 +1,7 @@
 """Changes of nodes by this process.
 
-Locks and change counters of stores keep consolidated metadata consistent inside this process. A log has the nodes
-that were erased or resized lately, so that a handle learns whether its own is among them.
+Locks and change counters of stores keep consolidated metadata consistent inside this process. A log has the nodes that
+were erased or resized recently, so that a handle learns whether its node is among them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiozarr.stores import Store
 
 
 class SharedExclusiveLock:
-    """A lock that any number of tasks share, or one task holds exclusively. Lives on one loop.
+    """A lock that any number of tasks share, or one task holds exclusively. Used on one loop.
 
     A task that waits for the exclusive lock comes before later tasks, so shared holders cannot starve it.
     """
@@ -56,14 +56,14 @@ class SharedExclusiveLock:
 MAX_TRACKED_STORES = 4096
 """Stores whose last change is remembered. A service may open a store for each of its users."""
 MAX_REMOVALS = 4096
-"""Remembered removals of consolidated metadata, the last ones."""
+"""The number of recent removals of consolidated metadata that are remembered."""
 
 
 class Removal(NamedTuple):
     """The removal of consolidated metadata by a change that has not rewritten them.
 
     Attributes:
-        document: the document that was stored in place of the one with consolidated metadata; None: that was erased.
+        document: the document that replaced the one with consolidated metadata; None: the latter was erased.
         changed: the identities of the nodes that were about to change.
     """
 
@@ -72,14 +72,15 @@ class Removal(NamedTuple):
 
 
 class ChangeTracker:
-    """Numbers this process's changes of each store's hierarchy, and has the lock of each store.
+    """Numbers the changes that this process makes to each store's hierarchy, and has the lock of each store.
 
-    A store whose root is inside the root of another one holds nodes of both: a change through one counts for both.
+    If the root of one store is inside the root of another, a change through one counts for both.
 
     Attributes:
         last: the number of the last change of any store. Any thread may read it.
         removals: consolidated metadata that this process has removed and not rewritten, by the identity of the
-            document. An interrupted change leaves its own here; the next successful change restores them.
+            document. An interrupted change leaves its removals here, and the next successful change restores the
+            metadata.
     """
 
     def __init__(self) -> None:
@@ -113,7 +114,7 @@ class ChangeTracker:
         table.pop(identity, None)
         table[identity] = self.last
         if len(table) > MAX_TRACKED_STORES:
-            # What was forgotten counts as changed by now, for every store: the number must never fall.
+            # A forgotten store counts as changed now, because the number must never fall.
             self._forgotten = max(self._forgotten, table.pop(next(iter(table))))
 
     def add_removal(self, document: Hashable, removal: Removal) -> None:
@@ -169,7 +170,7 @@ MAX_LOGGED = 4096
 
 
 class ChangeLog:
-    """Records changes of nodes, of any store. Used by all threads.
+    """Records changes of nodes of all stores. Used by all threads.
 
     Attributes:
         count: the number of changes so far. A handle that has seen this number has nothing to check.
@@ -181,7 +182,7 @@ class ChangeLog:
         self._lock = ForkSafeLock()
 
     def record(self, store: Store, path: str) -> None:
-        """Record a change of the node at `path`, and of what is below it."""
+        """Record a change of the node at `path`, and of the nodes below it."""
         identity = _identity(store, path)
         with self._lock:
             self._recent.append(identity)
@@ -207,7 +208,7 @@ def lineage_of(store: Store, path: str) -> frozenset[Hashable]:
 
 
 def _identity(store: Store, path: str) -> Hashable:
-    # Of a key that no object has: a node is where its documents are, through whatever store they are reached.
+    # The identity of a key that no object has, which is equal for all stores that reach the documents of the node.
     return store.object_identity(f"{path}/." if path else ".")
 
 

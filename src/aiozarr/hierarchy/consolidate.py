@@ -76,8 +76,8 @@ async def consolidate_metadata(
     Args:
         target: a URL, a local path, or a `Store`.
         path: the group's path below that.
-        zarr_format: the format of the group; None: found from the stored documents, those of the arrays below if the
-            group itself has none. It gets its document then.
+        zarr_format: the format of the group; None: detected from the stored documents. If the group has none, those of
+            the arrays below it determine the format, and the group gets a document.
         storage_options: options of the store, for a URL.
         settings: limits and policies of reads and writes.
 
@@ -105,7 +105,7 @@ async def consolidate_metadata(
         make(found)
         check_store_writeable(access.store)
         tracker = changes_of(access.engine)
-        # Changes of nodes below run from the outermost group too: the locks must be the same.
+        # From the outermost group, because changes of nodes below begin there, and must have the same locks.
         [outermost] = await resolve_outermost([access], group_keys())
         async with outermost.lock(), tracker.exclusive(outermost.store):
             with tracker.recording(outermost.store):
@@ -154,7 +154,7 @@ async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
         if not isinstance(group, GroupMetadata):  # another writer has erased it meanwhile
             raise node_not_found_error(access.store, access.path, zarr_format)
         stored = ConsolidatedGroup(access, group, documents)
-        # The sentinel comes before the nodes are read: a concurrent change of a node removes it.
+        # The sentinel is stored before the nodes are read, because a concurrent change of a node removes it.
         invalidated = await invalidate(stored, sentinel=True)
         return await write_consolidated(invalidated, await read_nodes_below(access, zarr_format))
 
@@ -166,7 +166,7 @@ GroupPlace: TypeAlias = tuple[int, int]
 
 
 class ConsolidatedAncestors:
-    """The consolidated groups above a node that a copy replaces. Lives on the I/O thread.
+    """The consolidated groups above a node that a copy replaces. Used on the I/O thread only.
 
     From `invalidate` to `close`, other changes below the outermost group wait in this process.
 
@@ -187,7 +187,7 @@ class ConsolidatedAncestors:
 
         Args:
             interrupted: the groups whose consolidated metadata an interrupted copy has invalidated.
-            record: stores the places of the groups that have consolidated metadata, before these are invalidated.
+            record: stores which groups have consolidated metadata, before these are invalidated.
 
         Raises:
             PreconditionFailedError: another program changed a group meanwhile, again and again.
@@ -207,7 +207,7 @@ class ConsolidatedAncestors:
             self._groups = await invalidate_all([group for group in groups if self._place(group) not in left_places])
             self._interrupted = await gather_all(invalidate(group, sentinel=True) for group in left)
 
-        # Open groups of this process see at once that theirs are invalid.
+        # Open groups of this process notice at once that their metadata are invalid.
         with tracker.recording(store):
             await compare_and_swap(swap, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY)
 
@@ -224,7 +224,7 @@ class ConsolidatedAncestors:
         await rewrite_all([*self._groups, *(group for group in completed if group is not None)], changes)
 
     async def close(self) -> None:
-        """Let other changes go on."""
+        """Allow other changes."""
         await self._locks.aclose()
 
     def _place(self, group: ConsolidatedGroup) -> GroupPlace:

@@ -1,14 +1,14 @@
-"""Keeps consolidated metadata current: invalidates them before a change of a node below, and rewrites them after it.
+"""Keeps consolidated metadata current: they are invalidated before a change of a node below, and rewritten after it.
 
 A crash in between leaves no consolidated metadata, so every reader reads the nodes' own documents. A change that fails
-or is cancelled in between leaves none either, but this process remembers it, and its next change restores them. It
-knows that the interrupted change has ended, which another process could not know.
+or is cancelled in between leaves none either, but this process remembers it, and its next change restores them. Another
+process could not know that the interrupted change has ended.
 
 Tasks of this process take turns. Several processes exclude each other by a sentinel: while nodes below a group of
 format 3 change, the consolidated member of its document is `null`. A process that removes the sentinel keeps the other
 one from storing consolidated metadata that lack its change. White space at the end of the document makes each sentinel
-unique, because an ETag may be a digest of the content. Format 2 has no place for a sentinel: two processes should not
-change the same consolidated tree at the same time.
+unique, because an ETag may be a digest of the content. Format 2 has no place for a sentinel, so two processes should
+not change the same consolidated tree at the same time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ UNREADABLE = (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-"""Errors of nodes that consolidated metadata cannot contain. Their groups stay without."""
+"""Errors of nodes that consolidated metadata cannot contain. Their groups are left without consolidated metadata."""
 
 
 async def update_nodes(
@@ -79,7 +79,7 @@ async def update_nodes(
 
     Args:
         accesses: the accesses to the nodes, all of one store.
-        ancestor_keys: the keys of the documents that show a group above the root of the store. If there is one, `load`
+        ancestor_keys: the keys of the documents that make a group above the root of the store. If there is one, `load`
             and `apply` get accesses through the store of the outermost group.
         load: `load(*accesses)` reads the context of the change and the consolidated groups that it concerns, and raises
             if the change is not allowed. It may be called again.
@@ -103,7 +103,7 @@ async def update_nodes(
         return context, kept, await gather_all(invalidate(group, sentinel=True, remember=remember) for group in removed)
 
     async with AsyncExitStack() as locks:
-        # In the order of paths: two changes that wait for each other's locks would be a deadlock.
+        # In the order of paths, because two changes that wait for each other's locks would be a deadlock.
         for access in sorted(accesses, key=lambda access: access.path):
             await locks.enter_async_context(access.lock())
         async with tracker.shared(store):
@@ -134,7 +134,7 @@ async def update_nodes(
 def was_interrupted(*accesses: NodeAccess) -> bool:
     """Return whether a change of these nodes was interrupted in this process, and left no consolidated metadata.
 
-    It may have changed the nodes completely before.
+    The nodes may have been changed completely.
     """
     changed = _identities(accesses)
     return any(removal.changed == changed for removal in changes_of(accesses[0].engine).removals.values())
@@ -143,7 +143,7 @@ def was_interrupted(*accesses: NodeAccess) -> bool:
 async def invalidate(
     group: ConsolidatedGroup, *, sentinel: bool, remember: Callable[[Hashable, bytes | None], None] | None = None
 ) -> ConsolidatedGroup:
-    """Remove the consolidated metadata of a group, with `sentinel` leaving the sentinel where the format has one.
+    """Remove the consolidated metadata of a group; with `sentinel`, store the sentinel if the format has one.
 
     Args:
         group: the group.
@@ -221,7 +221,7 @@ async def invalidate_all(
     """Invalidate consolidated metadata, and return the groups to rewrite after the change.
 
     A group of another format than the change is not rewritten: its consolidated metadata describe other documents. A
-    sentinel without consolidated metadata was left by a crash, or is another process's, and is removed. `remember` is
+    sentinel without consolidated metadata is removed, because a crash or another process has left it. `remember` is
     called as by `invalidate`, for groups to rewrite.
     """
     rewritten = [group.metadata.consolidated is not None and not group.other_format for group in groups]
@@ -233,7 +233,7 @@ async def invalidate_all(
 
 
 async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges) -> None:
-    """Store the consolidated metadata of invalidated groups with the changes. Leave none if another writer came."""
+    """Store the consolidated metadata of invalidated groups with the changes, unless another writer has interfered."""
 
     async def rewrite(group: ConsolidatedGroup) -> None:
         metadata = apply_changes(group.access.path, group.metadata, changes)
@@ -251,7 +251,7 @@ async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges)
 async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGroup]:
     """Return the groups above, whose consolidated metadata an interrupted change of this process has removed.
 
-    A group that another writer has changed since is not among them: that writer may still be at work.
+    A group that another writer has changed since is left out, because that writer may still be at work.
     """
     removals = changes_of(accesses[0].engine).removals
 

@@ -1,7 +1,7 @@
 """Erases a node and everything below it: all documents before any chunk, and nothing if not all can be erased.
 
-Before that, it is decided whether stored keys hinder a new node, and described what an overwrite would delete. Chosen
-objects below a node are erased in the same order, and consolidated metadata follow if these make nodes.
+Also decides whether stored keys hinder a new node, describes what an overwrite would delete, and erases chosen objects
+below a node, with an update of consolidated metadata if documents are among them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def check_erasable(access: NodeAccess) -> None:
 async def erase_node(access: NodeAccess) -> None:
     """Erase the node and everything below it. An interrupted erasure leaves each array below complete or not at all.
 
-    Of a link to a directory, the link is erased, and nothing behind it.
+    If the node is a link to a directory, only the link is erased.
 
     If the store cannot list, the chunks of the array's grid are erased; those of an earlier, larger shape remain.
 
@@ -84,7 +84,7 @@ async def erase_node(access: NodeAccess) -> None:
 
 
 async def _erase_documents(access: NodeAccess, keys: list[str]) -> None:
-    """Erase documents in the reverse order of storing: no reader sees a node without its attributes."""
+    """Erase documents in the reverse order of storing, so that no reader sees a node without its attributes."""
     for turn in (2, 1, 0):
         await for_each(
             access.scheduled.erase, [access.prefix + key for key in keys if document_write_order(key) == turn]
@@ -130,11 +130,11 @@ _PLAIN_ENCODINGS = ("default", "v2")
 
 
 async def is_occupied(access: NodeAccess, metadata: NodeMetadata, unfinished: Container[str] = ()) -> bool:
-    """Return whether the keys below the path hinder a node with these metadata, which has no documents itself.
+    """Return whether the keys below a path without documents hinder a new node with these metadata.
 
-    A group is hindered by documents of another format at its path only: the nodes below it become its members. An
+    A group is hindered only by documents of another format at its path, because nodes below it become its members. An
     array is hindered by documents at any depth, and by keys that could be its chunks. The documents `unfinished`, which
-    an interrupted creation of the node has stored, hinder neither.
+    an interrupted creation of the node has stored, do not count.
     """
     if not isinstance(metadata, ArrayMetadata):
         documents = await read_documents(access, PROBE_KEYS)
@@ -151,7 +151,7 @@ async def is_occupied(access: NodeAccess, metadata: NodeMetadata, unfinished: Co
 
 
 async def node_exists_error(access: NodeAccess, *, may_overwrite: bool = True) -> NodeExistsError:
-    """Return the error of an occupied path. It says what keeps the node, and what `overwrite=True` would delete.
+    """Return the error of an occupied path. It says what hinders the node, and what `overwrite=True` would delete.
 
     Args:
         access: the access to the path.
@@ -230,7 +230,7 @@ MAX_ERASED_KEYS = 1000
 
 
 async def erase_objects(access: NodeAccess, keys: Collection[str], kept: Iterable[str]) -> None:
-    """Erase objects below a node. Consolidated metadata above lose the nodes that lose their documents.
+    """Erase objects below a node. Nodes that lose their documents are removed from consolidated metadata above.
 
     Args:
         access: the access to the node, or to a prefix without one.

@@ -57,10 +57,11 @@ async def create_array(
     Args:
         target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
         path: the array's path below that; `""` makes the target itself the array.
-        shape: lengths of the dimensions. May be empty; lengths may be 0. Beside `data`, it must be the shape of these.
-        dtype: type of the elements by numpy's name, or `"r24"` and the like for raw bits. Stored little-endian, unless
-            the byte order is given, as in `">f4"`.
-        data: the values to write; shape and dtype are theirs unless given. Another `dtype` must keep every value.
+        shape: lengths of the dimensions. May be empty; lengths may be 0. If `data` are given, it must be their shape.
+        dtype: type of the elements by numpy's name, or for raw bits a name such as `"r24"`. Stored little-endian,
+            unless the byte order is given, as in `">f4"`.
+        data: the values to write, which determine shape and dtype unless these are given. Another `dtype` must keep
+            every value.
         zarr_format: 3, 2 or 1. An option of another format is a TypeError: formats 1 and 2 have no `codecs`, no
             `shards` and no `chunk_key_encoding`.
         overwrite: first erase the node and everything else stored below `path`.
@@ -143,7 +144,7 @@ async def _create(
     check_no_mode(path)
 
     async def create(access: NodeAccess, owns_store: bool) -> N:
-        # The handle comes first: making it checks the metadata as opening does.
+        # The handle is made first, because that checks the metadata as opening does.
         node = make(access.store, access.path, metadata, HandleOptions(access.settings, "r+", owns_store))
         check_store_writeable(access.store)
         await create_node(access, metadata, overwrite=overwrite)
@@ -168,7 +169,7 @@ def _url_of_reads(_: object, views: Sequence[View | Array]) -> str | None:
 async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
     """Read several views, of any arrays and stores, as one schedule, and return their values in order.
 
-    The settings are those of the first view. The first error ends all reads.
+    The settings of the first view apply to all. The first error ends all reads.
 
     Raises:
         TypeError: an item is not a view or array, or is one of `aiozarr.sync`.
@@ -206,7 +207,7 @@ def _as_view(view: object) -> View:
 
 
 def wrong_view_error(module: str, view: object) -> TypeError:
-    """Return the error of the `read_many` of `module`, which takes the views and arrays of that module only."""
+    """Return the error of the `read_many` of `module`, which accepts the views and arrays of that module only."""
     kind = type(view)
     home = "aiozarr.sync" if kind.__module__.startswith("aiozarr.sync") else kind.__module__.partition(".")[0]
     return TypeError(f"{module}.read_many takes {module}.View and {module}.Array, not {home}.{kind.__qualname__}")

@@ -52,17 +52,17 @@ class Group(Node[GroupMetadata]):
     """A group in a store. Made by `open`, `open_group`, `create_group` and the methods of `Group`, not by hand.
 
     Nodes that are opened or created through a group share its store, settings and mode. A group with consolidated
-    metadata answers from them, without a request, until this process changes something in the store; then it reads
-    them again. Any other group lists the store, which must be able to list.
+    metadata uses them, without a request, until this process changes something in the store; then it reads them again.
+    Any other group lists the store, which must be able to list.
     """
 
     def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
         self._seen_changes = options.seen_changes
-        # The changes of all stores when the consolidated metadata were last seen to be current.
+        # The number of changes of all stores when the consolidated metadata were last known to be current.
         self._current_at: tuple[ChangeTracker, int] | None = None
 
-    # Type checkers do not see these: the operations of a mapping need I/O here.
+    # Hidden from type checkers, because the operations of a mapping need I/O here.
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:
@@ -230,8 +230,8 @@ class Group(Node[GroupMetadata]):
     ) -> Array:
         """Open the array `name` below this group, or create it if nothing is stored there.
 
-        An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` this very
-        type. The other options apply only if it is created. Of two tasks that require it at once, one creates it.
+        An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` the same type.
+        The other options apply only if it is created. Of two tasks that require it at once, one creates it.
 
         Raises:
             TypeError: the existing array has another shape or type.
@@ -272,7 +272,7 @@ class Group(Node[GroupMetadata]):
 
         Stores cannot rename, so all keys are copied and then erased. The node appears at `dest` once it is copied
         completely, and only then disappears from `source`. An interrupted move leaves the source or the copy complete;
-        repeat it to complete it.
+        to finish it, repeat the call.
 
         Raises:
             NodeNotFoundError: nothing is stored at `source`.
@@ -309,7 +309,7 @@ class Group(Node[GroupMetadata]):
             raise await self._run_on_io_thread(self._missing_child_error, path) from None
 
     async def info(self) -> GroupInfo:
-        """Return the facts of this group: the number of nodes below it, and the objects stored for all of them.
+        """Return information about this group: the number of nodes below it, and of the objects stored for all of them.
 
         Raises:
             StoreError: the listing failed.
@@ -356,7 +356,7 @@ class Group(Node[GroupMetadata]):
         from aiozarr.hierarchy.node_changes import create_node
 
         self._check_writeable()
-        # The handle comes first: making it checks the metadata as opening does.
+        # The handle is made first, because that checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
         await self._run_on_io_thread(lambda access: create_node(access, metadata, overwrite=overwrite), node.path)
         node._mark_stored()
@@ -364,12 +364,12 @@ class Group(Node[GroupMetadata]):
 
     async def _open_existing(self, name: str) -> AnyNode | None:
         path = child_path(self._path, name, self.zarr_format)
-        # A group without a document, in a format that has none such, gets one.
+        # An implicit group gets a document in formats that have no implicit groups.
         found = await self._run_on_io_thread(partial(self._find, may_be_implicit=None), path)
         return None if found is None else self._child(make_node, path, found)
 
     async def _open_matching_array(self, name: str, shape: Any, dtype: DataTypeLike, exact: bool) -> Array | None:
-        """Open the array `name` if it exists, and check its shape and type as `require_array` says."""
+        """Open the array `name` if it exists, and check its shape and type for `require_array`."""
         node = await self._open_existing(name)
         if node is None:
             return None
@@ -386,9 +386,9 @@ class Group(Node[GroupMetadata]):
         return find_node(access.url, access.settings, consolidated, name, self.zarr_format)
 
     def _find_consolidated(self, path: str) -> NodeMetadata | None:
-        """Return the metadata of a node as `_find`, in any thread; None: `_find` has to look.
+        """Return the metadata of a node as `_find` does, in any thread, or None if `_find` has to be called.
 
-        The consolidated metadata are current if this process has changed nothing since they were seen to be.
+        The consolidated metadata are current if this process has changed nothing since they last were.
         """
         consolidated, seen = self._metadata.consolidated, self._current_at
         if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
@@ -448,10 +448,10 @@ class Group(Node[GroupMetadata]):
 
 
 def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool) -> Array:
-    """Return the array if it has this shape, and a type that casts safely to `dtype`, or with `exact` this very type.
+    """Return the array if it has this shape, and a type that casts safely to `dtype`, or with `exact` the same type.
 
     Raises:
-        TypeError: it has not.
+        TypeError: the shape or the type differs.
     """
     from aiozarr.hierarchy.new_metadata_v3 import check_shape, resolve_dtype
 

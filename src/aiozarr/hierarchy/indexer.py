@@ -91,14 +91,14 @@ _BASIC_TYPES = frozenset({int, slice, EllipsisType, NoneType})
 
 
 def is_basic(selection: object) -> bool:
-    """Return whether a selection has integers, slices, `...` and None alone, no names and nothing to be converted."""
+    """Return whether a selection consists of integers, slices, `...` and None, without names or items to convert."""
     if type(selection) is tuple:
         return _BASIC_TYPES.issuperset(map(type, selection))
     return type(selection) in _BASIC_TYPES
 
 
 def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform:
-    """Return the transform of `view[selection]`: basic indices, and one list or mask where numpy's meaning is clear.
+    """Return the transform of `view[selection]`, with basic indices, and one list or mask if numpy's meaning is clear.
 
     Raises:
         SelectionError: as `IndexTransform.select`; also for several lists or masks, and for one of several axes that
@@ -143,7 +143,7 @@ def _is_integer(item: object) -> bool:
 
 
 def split_fields(selection: object) -> tuple[FieldNames | None, tuple[object, ...]]:
-    """Return the field names in a selection, and its other items. Fields are applied first, wherever they stand.
+    """Return the field names in a selection, and its other items. Fields are applied first, wherever they are.
 
     Several names, or a list of names, select a structure of these fields.
     """

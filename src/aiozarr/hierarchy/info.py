@@ -1,4 +1,4 @@
-"""Facts of an array or a group: as records that print as tables, and as HTML in notebooks."""
+"""Information about an array or a group: records that print as tables, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiozarr.metadata.formats import PROBE_KEYS
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayInfo:
-    """The facts of one array; `str(info)` is a table of them.
+    """Information about one array; `str(info)` is a table.
 
     Attributes:
         type: "Array".
@@ -74,7 +74,7 @@ class ArrayInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupInfo:
-    """The facts of one group; `str(info)` is a table of them.
+    """Information about one group; `str(info)` is a table.
 
     Attributes:
         type: "Group".
@@ -146,7 +146,7 @@ def _text(name: str, value: object) -> str:
 PICTURE_PIXELS = 160
 """Length of the drawing's longer side in pixels."""
 MAX_LINES = 32
-"""Chunk boundaries drawn along one axis. Of more boundaries, every n-th is drawn."""
+"""Chunk boundaries drawn along one axis. If there are more, only every n-th is drawn."""
 MAX_ATTRIBUTES = 20
 MAX_TEXT = 200
 

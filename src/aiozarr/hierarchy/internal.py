@@ -1,4 +1,4 @@
-"""What other packages of aiozarr use of nodes besides the public names. They import from here and nothing deeper."""
+"""The internal names of nodes that other packages of aiozarr use. They import them from here and nothing deeper."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from aiozarr.hierarchy.consolidate import ConsolidatedAncestors
 from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.erase import check_erasable, erase_node, erase_objects, node_exists_error
 from aiozarr.hierarchy.group import AnyNode, Group, make_group, make_node
+from aiozarr.hierarchy.indexer import Indexer
 from aiozarr.hierarchy.members import ListedNode, list_folders
 from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata

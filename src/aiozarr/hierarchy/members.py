@@ -49,7 +49,7 @@ NodeError: TypeAlias = MetadataError | LimitError | PermissionDeniedError
 """Why one node cannot be read, while others can."""
 
 BATCH_NODES = 512
-"""Nodes per batch of a listing: enough to amortise round trips, and little memory."""
+"""Nodes per batch of a listing: enough to amortise round trips, and few enough to need little memory."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def node_names(group: NodeName, folders: Sequence[str]) -> list[NodeName]:
 async def load_nodes(
     access: NodeAccess, names: Sequence[NodeName], *, deeper: bool
 ) -> tuple[list[ListedNode], list[NodeName]]:
-    """Return the nodes of these names and, with `deeper`, the names below the groups among them.
+    """Return the nodes of these names and, if `deeper` is true, the names below the groups among them.
 
     If requests cost a round trip, a node is listed while its documents are read, so a level costs one round trip and
     not two. If the documents turn out to be those of an array, the listing is cancelled.
@@ -199,7 +199,7 @@ def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
     for each in sorted(nodes, key=lambda each: each.name.split("/")):
         children.setdefault(each.name.rpartition("/")[0], []).append(each)
     lines = [printable(root)]
-    # An explicit stack: the depth of a hierarchy must not be limited by Python's recursion limit.
+    # An explicit stack, because Python's recursion limit must not limit the depth of a hierarchy.
     stack = [(each, "", not i) for i, each in enumerate(reversed(children.get("", [])))]
     while stack:
         each, indent, is_last = stack.pop()
@@ -212,13 +212,13 @@ def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
 async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
     """Read the node of this name.
 
-    A directory without documents is an implicit group. In formats that have none, other readers open the arrays below
-    it only; it is a group here if there are any.
+    A directory without documents is an implicit group. In formats without implicit groups, other readers open only the
+    arrays below it; here it is a group if there are any.
     """
     at_name = access.sibling(join_path(access.path, name.name, name.zarr_format))
     rules = rules_of(name.zarr_format)
     try:
-        # Only its own documents: the consolidated metadata of a subgroup are not used here.
+        # Only its own documents, because the consolidated metadata of a subgroup are not used here.
         async def read() -> NodeMetadata | None:
             return parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
 
@@ -228,10 +228,10 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
         if metadata is None and not is_reserved:
-            # A directory of the local disk may be empty: a process that was killed has left it.
+            # A directory of the local disk may be empty if a killed process left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
             if is_group is not False and not await unfinished_work(at_name):
-                # Read again: an array whose document was not found once would be shown as a group.
+                # Read again, because an array whose document was missed once would be shown as a group.
                 metadata = await read() or implicit_group(name.zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
@@ -265,7 +265,7 @@ def find_node(
 
     Args:
         url: the URL of the node itself.
-        settings: of its group.
+        settings: the settings of its group.
         consolidated: the consolidated metadata of the group.
         name: the node's name relative to the group.
         zarr_format: the format of the group.
@@ -296,7 +296,7 @@ def iter_nodes(
     for name in sorted(ordered, key=lambda name: (name.count("/"), name)):
         if max_depth is not None and name.count("/") > max_depth:
             break
-        # One node at a time: parsing a group in the whole would search all nodes for those below it.
+        # One node at a time, because parsing a whole group would search all nodes for those below it.
         single = replace(consolidated, nodes={name: consolidated.nodes[name]})
         try:
             found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)

@@ -1,8 +1,8 @@
 """Moves a node with everything below it: copies all keys, documents last, then erases the source, documents first.
 
-A move that was interrupted is completed by its repetition. Both orders leave states that a look at the two paths
-recognises: while keys are copied, the destination lacks only keys that come last; while the source is erased, it lacks
-only keys that go first. Objects of both must be equal. Whatever else is at the destination is another node.
+Repeating an interrupted move completes it, because the stored keys show how far it came: while keys are copied, the
+destination lacks only the last ones; while the source is erased, it lacks only the first ones. Objects that both have
+must be equal; otherwise the destination is another node.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
     """Move the node of this format at `source` to `destination`.
 
     The destination is not a node until its own document is stored; the source is erased only after that. A move that
-    fails or is interrupted has moved nothing, or leaves both. Its repetition completes it.
+    fails or is interrupted has moved nothing, or leaves both; repeating it completes it.
 
     Raises:
-        NodeNotFoundError: there is nothing at `source`.
+        NodeNotFoundError: nothing is stored at `source`.
         NodeExistsError: something is stored at `destination`, and no interrupted move from `source` has stored it.
         NodeTypeError: a node above `destination` is an array, or of another format.
         ValueError: one path is inside the other.
@@ -123,7 +123,7 @@ async def _load_interrupted(source: NodeAccess, destination: NodeAccess, context
             for each in originals
         )
 
-    # The documents first: other nodes mostly differ in them.
+    # The documents first, because other nodes mostly differ in them.
     for keys in ([key for key in new if _is_document(key)], [key for key in new & old if not _is_document(key)]):
         if not all(await map_concurrently(is_equal, keys, concurrency=COPY_CONCURRENCY)):
             return None

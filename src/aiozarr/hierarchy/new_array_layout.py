@@ -1,4 +1,4 @@
-"""Chunks, shards and codecs of a new array: resolved from the arguments of `create_array`, or chosen. Pure arithmetic.
+"""Resolves or chooses chunks, shards and codecs of a new array from the arguments of `create_array`, without I/O.
 
 Short forms of codecs are completed, so that metadata are written in full.
 """
@@ -28,11 +28,11 @@ ShardsLike: TypeAlias = (
 """Values of `shards=`; None: no shards; a mapping has the `shape`, and the `index_location` "start" or "end"."""
 
 AUTO_CHUNK_BYTES = 1 << 20
-"""Limit of the decoded bytes of a chosen chunk: a worker's batch, and an efficient request of its own."""
+"""Limit of the decoded bytes of a chosen chunk, which makes an efficient request and one batch of a worker."""
 AUTO_SHARD_BYTES = 64 << 20
 """Limit of the decoded bytes of a chosen shard, which is held in memory whole while it is written."""
 
-# A length without a factor up to here counts as prime: hostile lengths must not cost a long factorisation.
+# A length without a factor up to here counts as prime, so that hostile lengths do not cost a long factorisation.
 _MAX_FACTOR = 1000
 
 
@@ -153,7 +153,7 @@ def auto_shards(shape: Sequence[int], chunk: Sequence[int], itemsize: int) -> tu
 
 
 def _parse_shards(shards: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return the shape and the index location of a mapping, as zarr-python takes it."""
+    """Return the shape and the index location from a mapping, the form that zarr-python accepts."""
     unknown = [name for name in shards if name not in ("shape", "index_location")]
     if unknown or "shape" not in shards:
         raise ValueError(f"shards as a mapping has 'shape' and perhaps 'index_location', not {sorted(shards)}")
@@ -250,7 +250,7 @@ INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name
 def codec_chain(
     codecs: CodecsLike, data_type: DataType, *, order: str, ndim: int, big_endian: bool
 ) -> list[NamedConfig]:
-    """Return the complete chain of `codecs`: with a codec that makes bytes of elements, and configurations in full.
+    """Return the complete chain of `codecs`, including a codec from arrays to bytes, with full configurations.
 
     Raises:
         TypeError, ValueError: a codec is not given in one of its forms.

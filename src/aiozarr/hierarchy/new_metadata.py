@@ -1,4 +1,4 @@
-"""The metadata of a new node of any format. Options of other formats are refused."""
+"""Makes the metadata of a new node of any format, and refuses options of other formats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 
 class ArrayOptions(TypedDict, total=False):
-    """The keywords of `create_array` that arrays below a group have too; its documentation describes them."""
+    """The keywords of `create_array` that `Group.create_array` has too; the former's documentation describes them."""
 
     chunks: ChunksLike
     shards: ShardsLike
@@ -135,8 +135,8 @@ def new_array_with_data(
         raise ValueError(f"shape is {check_shape(shape)}, and data have the shape {values.shape}")
     given = {"shape": values.shape, "dtype": values.dtype if dtype is None else dtype}
     metadata = new_array_metadata(zarr_format, {**options, **given})
-    # Before anything is stored: data that do not fit must not leave an empty array. Python's own numbers and strings
-    # are cast from what they are, not from numpy's guess.
+    # Before anything is stored, because data that do not fit must not leave an empty array. Python's numbers and
+    # strings are cast as such, and not as the type that numpy would choose.
     return metadata, convert_values(values if hasattr(data, "__array__") else data, metadata.dtype)
 
 

@@ -1,4 +1,4 @@
-"""The metadata of a new array of format 2 or 1: renders its document, and parses that as any stored one."""
+"""Makes the metadata of a new array of format 2 or 1 by rendering its document and parsing that as a stored one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def new_v1_array(
 
 
 def encode_dtype(dtype: DataTypeLike) -> tuple[Any, list[dict[str, Any]]]:
-    """Return `dtype` as in documents of formats 1 and 2, and the filters that it implies.
+    """Return `dtype` as documents of formats 1 and 2 write it, and the filters that it implies.
 
     `str` and numpy's strings of variable length are objects in `vlen-utf8`, `bytes` objects in `vlen-bytes`.
 
@@ -154,14 +154,14 @@ def _members(
 
 
 def _is_named(dtype: DataTypeLike) -> bool:
-    """Return whether `dtype` is a type by its name in the registry, as JSON, or as an object, and not one of numpy."""
+    """Return whether `dtype` names a type of the registry, or is its JSON or object, and not one of numpy's types."""
     return isinstance(dtype, (DataType, Mapping)) or (isinstance(dtype, str) and find_data_type(dtype) is not None)
 
 
 def _encode(dtype: np.dtype[Any]) -> Any:
     if dtype.names is not None:
         return [_encode_field(name, dtype[name]) for name in dtype.names]
-    # In the array protocol, types of other packages (bfloat16) are void, which loses the type: their names are stored.
+    # The names of types of other packages (bfloat16) are stored, because in the array protocol they are void.
     if dtype.isbuiltin == 2:
         return dtype.name
     if dtype.kind not in "?biufcmMSUV":

@@ -33,7 +33,7 @@ KeyEncodingLike: TypeAlias = str | tuple[str, str] | Mapping[str, Any] | None
 """`"default"` or `"v2"`, that name with a separator, or the JSON of a `chunk_key_encoding` member."""
 
 DataTypeLike: TypeAlias = DTypeLike | DataType | Mapping[str, Any]
-"""A data type as numpy takes it, by its name in the registry (`"string"`, `"bfloat16"`), as JSON, or as an object."""
+"""A data type as numpy accepts it, by its name in the registry (`"string"`, `"bfloat16"`), as JSON, or as an object."""
 
 TransformerLike: TypeAlias = str | Mapping[str, Any] | StorageTransformer
 """A storage transformer by its name, as the JSON of a `storage_transformers` member, or as an object."""
@@ -201,7 +201,7 @@ def resolve_transformers_like(given: Iterable[TransformerLike]) -> tuple[NamedCo
 def storage_order(metadata: ArrayMetadata) -> Literal["C", "F"]:
     """Return "F" if the first axis of a stored chunk is the fastest, else "C"."""
     codecs: Sequence[Any] = metadata.codecs
-    # Inner chains are JSON mappings, the outer one is not: the helpers read both.
+    # The helpers read both inner chains, which are JSON mappings, and the outer one, which is not.
     while codecs and _name_of(codecs[0]) == "sharding_indexed":
         codecs = _configuration_of(codecs[0]).get("codecs", ())
     if not codecs or _name_of(codecs[0]) != "transpose":

@@ -62,7 +62,7 @@ class Node(ABC, Generic[M]):
         self._path = path
         self._options = options
         self._metadata: M = metadata
-        # The metadata, and those that `metadata` shows.
+        # The metadata, and the copy that `metadata` returns.
         self._shown: tuple[M, M] | None = None
 
     @property
@@ -118,7 +118,7 @@ class Node(ABC, Generic[M]):
         return frozen_attributes(self._metadata.attributes)
 
     async def update_attributes(self, attributes: Mapping[str, JSON]) -> None:
-        """Set these attributes and leave the others. Concurrent updates of other names are not lost.
+        """Set these attributes and keep the others. Concurrent updates of other names are not lost.
 
         Raises:
             TypeError, ValueError: `attributes` are not JSON values.
@@ -140,7 +140,7 @@ class Node(ABC, Generic[M]):
     async def refresh(self) -> bool:
         """Read the metadata again, which other processes may have changed, and use them from now on.
 
-        Views that exist already keep the shape that they were made with.
+        Existing views keep their shape.
 
         Returns: True if the metadata differ from those that this handle had.
 
@@ -151,7 +151,7 @@ class Node(ABC, Generic[M]):
         """
 
         async def read(access: NodeAccess) -> bool:
-            # Under the node's lock: a change by this process must not be undone by what was read before it.
+            # Under the node's lock, so that metadata read before a change by this process do not undo it.
             async with access.lock():
                 known: NodeMetadata = self._metadata
                 if isinstance(known, GroupMetadata):
@@ -254,7 +254,7 @@ class Node(ABC, Generic[M]):
         """Return `metadata` if they are of this node's kind, else raise `NodeTypeError`."""
 
     def _mark_stored(self) -> None:
-        """Note that the stored document is that of this handle."""
+        """Record that the stored document is that of this handle."""
 
     def _set_metadata(self, metadata: M) -> None:
         self._metadata = metadata

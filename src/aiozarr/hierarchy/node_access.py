@@ -1,6 +1,6 @@
 """Access to one node on the I/O thread, and the reading of its metadata documents.
 
-The formats of earlier nodes are remembered, so that opening a node nearby asks for the documents of one format first.
+The formats of earlier nodes are remembered, so that opening a node nearby requests the documents of one format first.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
 
 MAX_SEARCHED_PREFIXES = 1000
-"""Prefixes that are listed in search of a node, before a place without documents counts as no group."""
+"""Prefixes that are listed in search of a node, before a path without documents does not count as a group."""
 MAX_SEARCHED_OBJECTS = 10_000
-"""Objects directly in a folder, before it counts as a folder of other files: ten pages of a listing."""
+"""Objects directly in a folder, before it counts as a folder of other files; they are ten pages of a listing."""
 LISTED_OBJECTS = 1000
-"""Objects of a listing at any depth, before the folders of one level are listed instead: one page."""
+"""Objects of a listing at any depth, before the folders of one level are listed instead; they are one page."""
 T = TypeVar("T")
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
 Documents: TypeAlias = Mapping[str, Value | None]
@@ -62,10 +62,7 @@ Documents: TypeAlias = Mapping[str, Value | None]
 
 @dataclass(frozen=True)
 class NodeAccess:
-    """The path of one node with its store, engine and settings: all that reading and changing the node needs.
-
-    Lives on the I/O thread.
-    """
+    """The path of one node with its store, engine and settings. Used on the I/O thread only."""
 
     engine: Engine
     store: Store
@@ -73,7 +70,7 @@ class NodeAccess:
     settings: Settings
     report: Report | None = None
     target_path: str | None = None
-    """Where a change runs from a group above the caller's target: the path of that target's root."""
+    """The path of the root of the caller's target, if a change begins at a group above it."""
     use_consolidated: bool = True
     """False to leave consolidated metadata unread, even damaged ones."""
 
@@ -94,7 +91,7 @@ class NodeAccess:
 
     @property
     def reads_now(self) -> bool:
-        """Whether documents may be read without requests: nothing counts these, and the store's reads are its own."""
+        """Whether documents may be read without requests: none are counted, and the store does not override reads."""
         store = self.store
         return (
             isinstance(store, BlockingStore)
@@ -109,7 +106,7 @@ class NodeAccess:
         return replace(self, path=path)
 
     def lock(self) -> AbstractAsyncContextManager[None]:
-        """Return the lock of the node's documents: tasks of this process that change them take turns."""
+        """Return the lock of the node's documents, which tasks of this process hold to change them."""
         return self.engine.key_lock(self.store, self.prefix)
 
 
@@ -153,7 +150,7 @@ async def run_at_target(
 def timeouts_located(stores: Sequence[Store], path: str) -> Iterator[None]:
     """Add the first of `stores` and the node's path to a `StoreTimeoutError` that lacks them.
 
-    The timeout of a whole operation knows neither. `stores` may be filled while the context is open.
+    The timeout of a whole operation has neither. `stores` may be filled while the context is open.
     """
     try:
         yield
@@ -196,7 +193,7 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
         except StoreError as error:
             if not _is_refusal(error):
                 if error.status is None:
-                    # The server did not respond. Which of the documents was asked for first does not matter.
+                    # The server did not respond, so it does not matter which document was requested first.
                     error.key = None
                 raise
             refusals[key] = error
@@ -224,10 +221,10 @@ async def read_now(
 ) -> list[Documents] | None:
     """Read these documents of nodes of a local store in one thread, without a request for each.
 
-    `until_found`: none are read behind the first node that has one.
+    `until_found`: no documents are read after the first node that has one.
 
-    Returns: the documents of each node. None: each has to be requested, because the store has another way to fetch, the
-        requests are counted, or one has failed and may be repeated.
+    Returns: the documents of each node. None: each has to be requested, because the store overrides reads, the requests
+    are counted, or one has failed and may be repeated.
     """
     if not all(access.reads_now for access in accesses):
         return None
@@ -249,7 +246,7 @@ async def read_now(
     except LimitError:
         return None
     except StoreError as error:
-        # Waits as a failed request does: a busy store gets its pause, in which a cancellation takes effect.
+        # Wait as after a failed request, so that a busy store can recover and a cancellation takes effect.
         delay = retry_delay(error, accesses[0].settings)
     if delay is not None:
         await asyncio.sleep(delay)
@@ -283,16 +280,16 @@ async def read_explicit(access: NodeAccess, zarr_format: int | None = None) -> N
 async def search_node(
     access: NodeAccess, zarr_format: int | None = None, *, may_be_implicit: bool | None = None
 ) -> tuple[NodeMetadata | None, NodeMetadata | None]:
-    """Search the node at a path, of this format or, with None, of any.
+    """Search for the node at a path, of this format or, with None, of any.
 
     Without a format, the documents of the format that was last seen nearby are requested first, and those of newer
-    formats, or else the documents of all formats at once. Only where none of them is stored, the store is listed; keys
-    below the path show that other documents, or the documents of arrays above it, must be read.
+    formats, or else the documents of all formats at once. The store is listed only if none of them is stored; if there
+    are keys below the path, other documents, or the documents of arrays above it, are read.
 
     Args:
         access: the access to the node.
         zarr_format: the format, or None.
-        may_be_implicit: whether keys below a path without documents may make a group; None: where the format has such
+        may_be_implicit: whether keys below a path without documents may make a group; None: if the format has such
             groups.
 
     Returns: the metadata, also of an implicit group, or None; and the node of another format if there is only that.
@@ -305,7 +302,7 @@ async def search_node(
     except StoreError as error:
         if not _is_refusal(error) or len(first) == len(wanted):
             raise
-        # A refused probe is no error if another one succeeds.
+        # A refused probe is not an error if another one succeeds.
         first, documents = wanted, await read_documents(access, wanted)
     found = parse_documents(access, documents, zarr_format)
     if found is not None:
@@ -338,7 +335,7 @@ async def read_child(
 ) -> NodeMetadata | None:
     """Read the metadata of a node below a group of this format. A node of another format counts if it has documents.
 
-    Keys below a path without documents make a group of the group's format, as listings show it.
+    Keys below a path without documents make a group of the same format, as in listings.
 
     Returns: the metadata, or None if there is no node.
     """
@@ -347,14 +344,14 @@ async def read_child(
 
 
 async def read_kind(access: NodeAccess, keys: Iterable[str]) -> NodeMetadata | None:
-    """Read only these documents of the node: enough to see whether it is an array or a group."""
+    """Read only these documents of the node, which are enough to see whether it is an array or a group."""
     return parse_documents(access, {**dict.fromkeys(probe_keys()), **await read_documents(access, keys)})
 
 
 async def read_rest(
     access: NodeAccess, read: Collection[str], *, is_refusal_missing: bool = True
 ) -> NodeMetadata | None:
-    """Read the node of the documents other than those with the keys `read`, none of which is stored.
+    """Read the documents of the node other than those with the keys `read`, none of which is stored.
 
     Returns: the metadata, or None if there are none. `is_refusal_missing`: also if the store refuses them.
     """
@@ -393,7 +390,7 @@ def node_not_found_error(
 async def has_keys_below(access: NodeAccess) -> bool | None:
     """Return whether the store lists any key below the node. Stops at the first key.
 
-    Returns: the answer, or None where the store cannot list or refuses to.
+    Returns: None if the store cannot list or refuses to.
     """
     if not access.store.supports.listable:
         return None
@@ -427,7 +424,7 @@ def _is_refusal(error: StoreError) -> bool:
 async def _is_implicit_group(access: NodeAccess) -> bool:
     """Return whether keys below a path without documents make it a group.
 
-    They do inside a hierarchy: below a group, or above another node, which implies the group (v3 core specification).
+    Inside a hierarchy they do: below a group, or above another node, which implies the group (v3 core specification).
     Below an array they are chunks.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
@@ -450,7 +447,7 @@ async def unfinished_work(access: NodeAccess) -> str | None:
 
 
 async def has_node_below(access: NodeAccess) -> bool:
-    """Return whether a node is stored below a path: level by level, in at most `MAX_SEARCHED_PREFIXES` folders."""
+    """Return whether a node is stored below a path, by levels and in at most `MAX_SEARCHED_PREFIXES` folders."""
     level, left = [access.prefix], MAX_SEARCHED_PREFIXES
     while level and left:
         level, left = level[:left], left - min(left, len(level))
@@ -481,18 +478,18 @@ async def _folders_or_document(access: NodeAccess, prefix: str) -> list[str] | N
 
 
 def _makes_node(key: str) -> bool:
-    """Return whether `key` is that of the document of an array or a group; attributes alone make no node."""
+    """Return whether `key` names the document of an array or a group; attributes alone do not make a node."""
     return document_write_order(key) == 1
 
 
 MAX_PLACES = 4096
-"""Places that are remembered, the last used ones. One takes about 300 bytes."""
+"""The number of last used nodes that are remembered. One takes about 300 bytes."""
 
 
 class FormatMemory:
-    """The formats of nodes that this process has opened or created. Lives on the I/O thread.
+    """The formats of nodes that this process has opened or created. Used on the I/O thread only.
 
-    A format is a hint: it decides which documents are requested first, and never which node is found.
+    A format is a hint that decides which documents are requested first, but never which node is found.
     """
 
     def __init__(self) -> None:
@@ -525,7 +522,7 @@ class FormatMemory:
 
 
 def _identity(store: Store, path: str) -> Hashable:
-    # The identity of a document is equal for all stores that reach it, by whatever URL they were opened.
+    # The identity of a document is equal for all stores that reach it, whatever their URLs.
     return store.object_identity(key_prefix(path) + PROBE_KEYS[0])
 
 

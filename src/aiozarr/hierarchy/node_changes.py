@@ -44,13 +44,13 @@ from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 MAX_UPDATES = 100
-"""Attempts to update a node against other writers. Each lost race is another writer's success."""
+"""Attempts to update a node against other writers. Each failed attempt is another writer's success."""
 
 
 async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: bool) -> None:
     """Store the documents of a new node, and of the groups above it that have none. The node's own come last.
 
-    A group without a document becomes explicit: the nodes below it stay. Other files do not hinder an array.
+    A group without a document becomes explicit, and the nodes below it stay. Other files do not hinder an array.
 
     Raises:
         InvalidKeyError: a name in the path is reserved.
@@ -87,7 +87,7 @@ async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: 
             await store_documents(access, documents, replace=overwrite)
         except PreconditionFailedError as error:
             raise await node_exists_error(access) from error
-        # In this order: the previous node is erased before the new one is stored.
+        # The previous node is erased before the new one is stored.
         erased = [(access.path, None)] if erases else []
         return None, [*erased, *parents, (access.path, metadata)]
 
@@ -159,7 +159,7 @@ async def update_node(
             if changed is not current:
                 if before is not None:
                     await before(current, changed)
-                # One document with a difference is stored. Only of several must be known which ones have one.
+                # A single document is stored if it differs; of several, those that differ have to be found.
                 is_clear = len(rules.keys) == 1 and changed != current
                 old = {} if is_clear else _render_leniently(current)
                 new = render_node(_without_separate(changed))
@@ -172,7 +172,7 @@ async def update_node(
             await then(changed)
         return changed, [(access.path, changed)]
 
-    # Only groups of this format: documents of other formats, and their consolidated metadata, stay as they are.
+    # Only groups of this format, because documents of other formats, and their consolidated metadata, stay as they are.
     return await update_nodes([access], group_keys([zarr_format]), load, apply)
 
 
@@ -186,7 +186,7 @@ async def delete_node(access: NodeAccess) -> None:
 
     async def load(access: NodeAccess) -> tuple[None, Sequence[ConsolidatedGroup]]:
         requests: list[Coroutine[Any, Any, Any]] = [
-            # Not parsed: a damaged node can be erased too.
+            # Not parsed, so that a damaged node can be erased too.
             read_documents(access, node_keys()),
             has_keys_below(access),
             *(load_consolidated_ancestors(access, zarr_format) for zarr_format in DOCUMENT_KEYS),
@@ -256,7 +256,7 @@ def _missing_parents(access: NodeAccess, context: NodeContext) -> list[str]:
 
 
 async def create_group_document(access: NodeAccess, group: GroupMetadata) -> None:
-    """Store the document of an implicit group. A group that another writer has created meanwhile is as good."""
+    """Store the document of an implicit group, unless another writer has created the group meanwhile."""
     *_, (key, data) = render_node(group).items()
     try:
         await access.scheduled.set_if_absent(access.prefix + key, data)

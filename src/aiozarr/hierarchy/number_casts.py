@@ -22,19 +22,19 @@ Casting: TypeAlias = Literal["checked", "same_value", "same_kind", "unsafe"]
 BLOCK_SIZE = 1 << 15
 """Elements that are cast and checked at once, so that they stay in the processor's cache."""
 
-# Bool, integers, floats, complex: values are cast to the same or a higher rank. "O" are integers beyond 64 bits.
+# The ranks of kinds; values are cast to the same or a higher rank. "O" are integers beyond 64 bits.
 RANK = {"b": 0, "i": 1, "u": 1, "O": 1, "f": 2, "c": 3}
-# The numpy types through which types of another package are cast to each other.
+# The numpy types through which the types of ml_dtypes are cast to each other.
 _WIDE = {"i": "i8", "u": "u8", "f": "f8", "c": "c16"}
 _INTERMEDIATE = {"i": "i1", "u": "u1", "f": "f4", "c": "c8"}
 
 
 def cast_advice() -> str:
-    """Return the end of the messages of casts that are refused."""
+    """Return the end of messages about refused casts."""
     return f"{argument('casting', 'unsafe')} casts as numpy does"
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def number_kind(dtype: np.dtype[Any]) -> str:
     """Return numpy's kind of `dtype`, and `i`, `u`, `f` or `c` for ml_dtypes, whose kind in numpy is V or W."""
     name = dtype.name
@@ -47,7 +47,7 @@ def number_kind(dtype: np.dtype[Any]) -> str:
     return "f"
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Return whether numpy's rule `same_kind` allows the cast, also for types of ml_dtypes."""
     if source.isbuiltin != 2 and target.isbuiltin != 2:
@@ -56,7 +56,7 @@ def is_same_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return one in RANK and one != "O" and RANK[one] <= RANK[other] and (one, other) != ("i", "u")
 
 
-@lru_cache(maxsize=1024)  # asked for each block
+@lru_cache(maxsize=1024)  # called for each block
 def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """Return the smallest and the largest value of bools or of an integer type."""
     if dtype.kind == "b":
@@ -83,7 +83,7 @@ def cast_numbers(
     """
     if not needs_check(natural.dtype, dtype, casting) or not natural.size:
         return cast_unchecked(natural, dtype)
-    # The result has the layout of `natural`, as that of `astype`.
+    # The result has the memory layout of `natural`, as with `astype`.
     result = np.empty_like(natural, dtype, subok=False)
     axes = sorted(range(natural.ndim), key=lambda axis: -abs(natural.strides[axis]))
     source, target = natural.transpose(axes), result.transpose(axes)
@@ -115,7 +115,7 @@ def needs_check(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) 
 
 
 def cast_unchecked(natural: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-    """Cast numbers as numpy's assignment, without its warnings."""
+    """Cast numbers as numpy's assignment does, without its warnings."""
     if number_kind(natural.dtype) == "c" and number_kind(dtype) not in "bc":
         natural = np.real(widened(natural, _INTERMEDIATE))
     elif natural.dtype.isbuiltin == dtype.isbuiltin == 2 and natural.dtype != dtype:
@@ -168,7 +168,7 @@ def _is_exact(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) ->
 
 
 def _keeps(values: AnyArray, converted: AnyArray, casting: Casting) -> bool:
-    """Return whether the rule allows all values of a block. The usual answer needs no memory, or a bool per element."""
+    """Return whether the rule allows all values of a block. The usual case needs no memory, or a bool per element."""
     source, target = number_kind(values.dtype), number_kind(converted.dtype)
     if source in "biu" and target in "biu":
         low, high = limits(converted.dtype)
@@ -199,7 +199,7 @@ def _kept(values: AnyArray, converted: AnyArray, casting: Casting) -> AnyArray:
 
 
 def _kept_parts(part: AnyArray, converted: AnyArray, dtype: np.dtype[Any], *, exact: bool) -> AnyArray:
-    """As `_kept`, for real numbers that numpy's own types hold; `dtype` is the type of the result."""
+    """Do the same as `_kept` for real numbers of numpy's own types; `dtype` is the type of the result."""
     if number_kind(dtype) in "biu":
         inside = _in_range(part, dtype)
         return inside & (np.trunc(part) == part) if part.dtype.kind == "f" else inside
@@ -226,7 +226,7 @@ def _kept_parts(part: AnyArray, converted: AnyArray, dtype: np.dtype[Any], *, ex
 def _in_range(part: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
     low, high = limits(dtype)
     if part.dtype.kind == "f":
-        # Both limits are powers of two, and so exact as floats, or infinite in a narrow type.
+        # Both limits are powers of two, so they are exact as floats, or infinite in a narrow type.
         with np.errstate(over="ignore"):
             least, beyond = np.array(float(low)).astype(part.dtype), np.array(float(high + 1)).astype(part.dtype)
         last = part <= high if high == 1 else part < beyond
@@ -279,7 +279,7 @@ def _first_error(
 
 
 def _leaves_range(part: AnyArray, value: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a number has no neighbour in a float type, and not only no equal."""
+    """Return whether a number is outside of the range of a float type, and not only inexact in it."""
     if part.dtype.kind == "c" and number_kind(dtype) != "c":
         part = np.real(part)
     converted = cast_unchecked(np.asarray(value), dtype)

@@ -141,8 +141,8 @@ async def open_group(
     """Open the group at `path` inside `target`; arguments and errors are those of `open`.
 
     With `mode="a"`, the group is created with `attributes` if there is no node, and allows writes.
-    `use_consolidated=False` reads and lists the nodes themselves, whatever consolidated metadata say. True requires
-    consolidated metadata, and None uses them where they are.
+    `use_consolidated=False` ignores consolidated metadata, and reads and lists the nodes themselves. True requires
+    consolidated metadata, and None uses them if there are any.
 
     Raises:
         NodeTypeError: there is an array.
@@ -220,8 +220,8 @@ async def require_array(
 ) -> Array:
     """Open the array at `path` for writing, or create it if there is no node.
 
-    An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` this very type.
-    The other keywords of `create_array` apply only if it is created.
+    An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` the same type. The
+    other keywords of `create_array` apply only if it is created.
 
     Raises:
         TypeError: the existing array has another shape or type.
@@ -261,7 +261,7 @@ async def _open(
 
     async def find(access: NodeAccess, owns_store: bool) -> N:
         access = replace(access, use_consolidated=use_consolidated)
-        # Counted before the documents are read: a change made meanwhile counts as later than what was read.
+        # Counted before the documents are read, so that a change made meanwhile counts as later.
         seen_changes = changes_of(access.engine).count(access.store)
 
         def handle(metadata: NodeMetadata) -> N:

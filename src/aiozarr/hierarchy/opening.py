@@ -1,6 +1,6 @@
-"""`Opening`: what `open_*` and `create_*` return, an awaitable that is also an asynchronous context manager.
+"""`Opening`, the result of `open_*` and `create_*`: an awaitable that is also an asynchronous context manager.
 
-The error of a missing node names what is there in its place: a file, or a sibling of nearly the same name.
+The error of a missing node names a file in its place, or a sibling of nearly the same name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N = TypeVar("N", bound=OpenNode)
 class Opening(Coroutine[Any, Any, N]):
     """A coroutine that opens or creates a node. `await opening` gives the node, `async with opening as node` closes it.
 
-    It is awaited or entered once, as any coroutine.
+    It can be awaited or entered once, as any coroutine.
     """
 
     __slots__ = ("_coroutine", "_name", "_node")
@@ -69,7 +69,7 @@ class Opening(Coroutine[Any, Any, N]):
     def __repr__(self) -> str:
         return f"<{self._name}(...), to be awaited>"
 
-    # Type checkers do not see these: they would make every use of an awaitable valid for them.
+    # Hidden from type checkers, for which they would make every use of an awaitable valid.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -95,11 +95,11 @@ class Opening(Coroutine[Any, Any, N]):
 
 
 class NotAwaitedError(TypeError, AttributeError):
-    """An awaitable was used in place of its result. Also an `AttributeError`, so that `hasattr` answers False."""
+    """An awaitable was used in place of its result. Also an `AttributeError`, so that `hasattr` returns False."""
 
 
 def opens(function: Callable[P, Coroutine[Any, Any, N]]) -> Callable[P, Opening[N]]:
-    """Return the coroutine function as one that returns an `Opening`, and names the right keyword for a wrong one."""
+    """Make the coroutine function return an `Opening`, and suggest the right keyword for a wrong one."""
     known = signature(function).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
 
@@ -143,7 +143,7 @@ async def missing_node_error(
 
     Args:
         access: the access to the path.
-        zarr_format: the format that was asked for.
+        zarr_format: the requested format.
         siblings: the names of the nodes beside it; None: the store is listed if it can be.
         other: the node of another format at the path.
         may_be_mode: the path is an argument where other libraries take a mode.
@@ -164,7 +164,7 @@ async def missing_node_error(
         if names is None:
             names = [] if beside is None else await _names_below(beside)
         names = {*names}
-        # Another request only where something may be stored.
+        # Make another request only if something may be stored.
         unfinished = await _unfinished_work(access) if beside is None or name in names else None
         nearest = did_you_mean(name, sorted(names - {name}))
         if unfinished is not None:
@@ -195,14 +195,14 @@ async def _unfinished_work(access: NodeAccess) -> str | None:
 
 
 def _file_in_the_way(access: NodeAccess) -> str | None:
-    """Return what a message says of a file at the path of a node in a local store, or above it; None: there is none."""
+    """Return a clause about a file at the path of a node in a local store, or above it; None: there is none."""
     from pathlib import Path
 
     root = _local_root(access)
     if root is None:
         return None
     place = Path(root, access.path)
-    # The functions of os.path answer False where those of pathlib raise, for a name that is too long, for example.
+    # The functions of os.path return False where those of pathlib raise, for example if a name is too long.
     if isfile(place):
         return "there is a file of this name"
     above = next(filter(isfile, place.parents), None)

@@ -21,12 +21,12 @@ from aiozarr.hierarchy.node_access import NodeAccess
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 
 MIN_LISTED_CHUNKS = 1000
-"""Up to this number of chunks outside, each key is erased unseen. Above, a listing finds the stored ones."""
+"""Up to this number of chunks outside, each key is erased blindly. Above, a listing finds the stored ones."""
 MAX_PROBED_CHUNKS = 500
 """Gained chunks that are probed for stale data, beginning at the old end, where such data begin."""
 MAX_READ_CHUNKS = 64
 MAX_READ_BYTES = 64 << 20
-"""Chunks across the old edge that are read for stale data: a resize must not cost as much as a read of the array."""
+"""Chunks across the old edge that are read for stale data, because a resize must not cost as much as a full read."""
 
 MARK_BITS = 32
 
@@ -57,8 +57,8 @@ def resized_metadata(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata
 def append_mark(values: NDArray[Any]) -> bytes:
     """Return white space for the end of the document that an append of `values` stores.
 
-    Two writers who append as many elements at the same time store the same metadata. One whose response was lost would
-    take the other's document for its own, and both would write to the same region.
+    Two writers who append as many elements at the same time store the same metadata. A writer whose response was lost
+    would mistake the other's document for its own, and both would write to one region.
     """
     if values.dtype.hasobject:
         digest = crc32(repr(values.tolist()).encode("utf-8", "surrogatepass"))
@@ -70,7 +70,8 @@ def append_mark(values: NDArray[Any]) -> bytes:
 def coordinates_outside(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield lazily the coordinates inside a grid of shape `old` and outside of one of shape `new`, each once."""
     for axis in range(len(old)):
-        # Inside along the dimensions before this axis, outside along it, anywhere along those after it.
+        # Coordinates that are inside along the dimensions before this axis, outside along it, and any along those after
+        # it.
         inside = [range(min(a, b)) for a, b in zip(old[:axis], new[:axis], strict=True)]
         anywhere = [range(length) for length in old[axis + 1 :]]
         for index in range(new[axis], old[axis]):
@@ -87,7 +88,7 @@ def count_outside(old: Sequence[int], new: Sequence[int]) -> int:
 async def erase_outside(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) -> None:
     """Erase the chunks of `old` that are wholly outside of `new`, with as few requests as the store allows.
 
-    For equal shapes these are the chunks that an interrupted call has left: a listing finds them.
+    For equal shapes a listing finds the chunks that an interrupted call has left.
     """
     if old.metadata.shape == new.metadata.shape:
         keys: Iterator[str] | list[str] = await _stored_outside(access, new) if access.store.supports.listable else []
@@ -114,7 +115,7 @@ async def clear_gained_area(access: NodeAccess, old: ArrayLayout, new: ArrayLayo
     for maps in _gained_slabs(old, new):
         fill = np.broadcast_to(new.spec.fill_value, [m.count for m in maps])
         write = Write(new, access.store, access.prefix, maps, fill)
-        # One after the other: slabs overlap if the array has grown along several dimensions.
+        # One after the other, because slabs overlap if the array has grown along several dimensions.
         await access.engine.write([write], settings=access.settings, report=access.report)
 
 
@@ -148,7 +149,7 @@ async def _has_values(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) ->
         try:
             await access.engine.read([read], settings=settings, report=access.report)
         except (CodecError, StoreError):
-            continue  # The array has its new shape already: an unreadable chunk must not fail the resize.
+            continue  # An unreadable chunk must not fail the resize, because the array already has its new shape.
         if not new.largest.pipeline.is_fill(out):
             return True
     return False

@@ -1,7 +1,7 @@
 """Refuses to use a handle in place of its values: `if view`, `view == 5`, `view + 1` and `view.mean()` are errors.
 
-A handle holds no values until it is read. Python's defaults would answer such an expression, and wrongly: a forgotten
-`await` would make `if view:` true and `view == 5` false.
+A handle holds no values until it is read. Python's defaults would give such an expression a wrong value: after a
+forgotten `await`, `if view:` would be true and `view == 5` false.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class UnreadValuesError(TypeError, AttributeError):
-    """A handle was used in place of its values. Also an `AttributeError`, so that `hasattr` answers False."""
+    """A handle was used in place of its values. Also an `AttributeError`, so that `hasattr` returns False."""
 
 
 def unread_error(handle: object, use: str) -> UnreadValuesError:
@@ -37,7 +37,7 @@ def equal_handles(handle: object, other: object) -> bool:
     """Return whether two handles are the same object.
 
     Raises:
-        UnreadValuesError: `other` is a value and no handle.
+        UnreadValuesError: `other` is a value and not a handle.
     """
     if isinstance(other, Number | str | bytes | list | tuple | np.ndarray | np.generic):
         raise unread_error(handle, "`==`")
@@ -49,7 +49,7 @@ NUMPY_NAMES = frozenset(
     name for name in dir(np.ndarray) if not name.startswith("_") and name not in ("device", "to_device")
 )
 
-# Names of arrays in zarr-python, h5py and TensorStore, and what does the same here.
+# Names of methods in zarr-python, h5py and TensorStore, and their counterparts here.
 FOREIGN_NAMES = {
     "get_basic_selection": "array[selection]",
     "set_basic_selection": "writing array[selection]",
@@ -103,10 +103,10 @@ class UnreadValues:
         raise unread_error(self, "`in`")
 
     def _refuse_iteration(self) -> NoReturn:
-        """Refuse to be iterated. Without this `__iter__`, Python would iterate over `handle[0], handle[1], ...`."""
+        """Refuse iteration. Without this `__iter__`, Python would iterate over `handle[0], handle[1], ...`."""
         raise unread_error(self, "iterating")
 
-    # Type checkers do not see these: they would make every attribute and assignment valid for them.
+    # Hidden from type checkers, for which they would make every attribute and assignment valid.
     if not TYPE_CHECKING:
 
         def __setitem__(self, selection: object, values: object) -> None:

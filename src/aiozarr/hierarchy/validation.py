@@ -39,7 +39,7 @@ SEVERITY: dict[Rule, Severity] = {
     "consolidated": "warning",
     "implicit": "note",
 }
-"""error: the node cannot be read. warning: aiozarr reads it, and other readers may not, or may read something else."""
+"""error: the node cannot be read. warning: aiozarr reads it, but other readers may not, or may read something else."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ async def _documents_of(node: tuple[ListedNode, NodeAccess]) -> Documents:
 
 
 async def _levels(access: NodeAccess, root: GroupMetadata) -> AsyncGenerator[list[ListedNode], None]:
-    """Yield the nodes below the root: those that are listed, or where the store cannot list the consolidated ones."""
+    """Yield the nodes below the root: the listed ones, or if the store cannot list, the consolidated ones."""
     if access.store.supports.listable or root.consolidated is None:
         check_listable(access.store, "find the nodes below this group")
         levels = walk_levels(lambda function: function(access), root.zarr_format)
@@ -196,7 +196,7 @@ def check_node(
     Args:
         access: the access to the node.
         name: its path below the target.
-        metadata: what a lenient reader made of it.
+        metadata: the metadata, parsed leniently.
         documents: its documents of all formats.
     """
     formats = [
@@ -231,7 +231,7 @@ def check_node(
 def compare_consolidated(
     access: NodeAccess, name: str, metadata: NodeMetadata, consolidated: Consolidated, documents: Documents
 ) -> Iterator[Finding]:
-    """Yield a finding if the consolidated metadata of the root say another thing than the node."""
+    """Yield a finding if the consolidated metadata of the root differ from those of the node."""
     if all(value is None for value in documents.values()):
         return  # an implicit group has nothing to compare
     try:

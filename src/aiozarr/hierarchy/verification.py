@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 Problem = Literal["chunk", "shard", "store", "outside"]
 
 CONCURRENT_OBJECTS = 64
-"""Stored objects that are read at a time; large ones fewer, by their bytes."""
+"""Stored objects that are read at a time; fewer if they are large."""
 CONCURRENT_ARRAYS = 16
-"""Arrays whose objects are listed at a time: of many small arrays, the listings take most of the time."""
+"""Arrays whose objects are listed at a time, because listings take most of the time for many small arrays."""
 MAX_BYTES = 256 << 20
 """Decoded bytes in memory at a time."""
 STREAM_BYTES = 64 << 20
-"""A larger object is decoded chunk by chunk, and not held as a whole."""
+"""A larger object is decoded chunk by chunk, and never held in memory as a whole."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ async def verify(
 
 
 class Verification:
-    """Reads every stored object of an array, or of all arrays below a group. Lives on the I/O thread.
+    """Reads every stored object of an array, or of all arrays below a group. Used on the I/O thread only.
 
-    Only stored objects are read where the store can list. Otherwise the whole grid is.
+    If the store cannot list, all objects of the grid are requested.
 
     Args:
         node: the array or group.
@@ -144,7 +144,7 @@ class Verification:
         self._found: asyncio.Queue[list[BadObject] | BaseException | None] = asyncio.Queue(CONCURRENT_OBJECTS)
 
     async def run(self) -> AsyncGenerator[BadObject, None]:
-        """Yield what is bad, in the order in which it is found."""
+        """Yield bad objects in the order in which they are found."""
         producer = asyncio.create_task(self._produce())
         try:
             while (item := await self._found.get()) is not None:
@@ -257,7 +257,7 @@ def is_in_grid(coords: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 async def _verify_object(array: Array, path: str, coords: tuple[int, ...], view: View) -> list[BadObject]:
-    """Read one stored object, and of a shard with an error each inner chunk by itself."""
+    """Read one stored object, and each inner chunk individually if it is a shard with an error."""
     error = await _read_error(view)
     if error is None:
         return []
@@ -282,7 +282,7 @@ async def _read_error(view: View) -> AiozarrError | None:
             await view.read()
     except (CodecError, LimitError, StoreError) as error:
         if isinstance(error, StoreError) and error.status in (401, 403):
-            raise  # nothing can be read: that says nothing about the chunks
+            raise  # the store cannot be read at all, which says nothing about the chunks
         return error
     return None
 

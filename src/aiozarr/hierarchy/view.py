@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 import numpy as np
 
-# The engine itself would import it on the I/O thread, whose loop would wait.
+# Imported here because the engine would import it on the I/O thread, and block its loop.
 import aiozarr.engine.array_read  # noqa: F401
 from aiozarr.common.formatting import printable
 from aiozarr.engine import (
@@ -52,7 +52,7 @@ AnyArray: TypeAlias = "NDArray[Any]"
 T = TypeVar("T")
 Region: TypeAlias = "tuple[slice | AnyArray, ...]"
 FieldSelection: TypeAlias = "FieldNames | list[str] | list[int] | list[bool] | AnyArray | tuple[Any, ...]"
-"""Selections beyond those of `BasicSelection`: names of fields, and one list of integers or mask."""
+"""`BasicSelection`, names of fields, or one list of integers or mask."""
 
 
 class View(UnreadValues):
@@ -128,7 +128,7 @@ class View(UnreadValues):
 
         `view["a"]` is the field `a` of structured elements, `view[["a", "b"]]` the structure of two fields, and
         `view["a", :3]` is `view["a"][:3]`. The axes of a sub-array come last, as in numpy.
-        One list of integers or one mask selects as in numpy. Several of them go with `oindex` or `vindex`.
+        One list of integers or one mask selects as in numpy. For several of them, use `oindex` or `vindex`.
 
         Raises:
             SelectionError: the selection does not fit; also an `IndexError`.
@@ -150,7 +150,7 @@ class View(UnreadValues):
         """Pointwise indexing: `view.vindex[i, j]` has the element `i[k], j[k]` at `k`, as numpy's index arrays.
 
         Index arrays broadcast against each other; a mask stands for as many axes as it has. The axes that
-        they make come first, before those of slices. Costs grow with the number of points, not of chunks.
+        they make come first, before those of slices. The cost grows with the number of points, not of chunks.
         """
         from aiozarr.grid.advanced import select_pointwise
 
@@ -165,7 +165,7 @@ class View(UnreadValues):
 
         Args:
             out: a writeable array of the view's shape and dtype, of any strides and byte order, that is filled and
-                returned. If the read fails, its content is undefined. Of a subclass only the memory is filled; a mask
+                returned. If the read fails, its content is undefined. For a subclass only the memory is filled; a mask
                 is not changed.
             progress: called with `Progress` as chunks complete, on the calling event loop. Its exception ends the read.
                 True draws a bar, with the extra `cli`.
@@ -201,8 +201,8 @@ class View(UnreadValues):
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
                     await self._fill(read, bind_callback(shown))
             if filled is not target:
-                # Elements that index arrays repeat were read once, and are copied to their repetitions here.
-                # An `out` of the other byte order gets its values here, too.
+                # Elements that index arrays repeat were read once, and are copied to their repetitions here. So are
+                # values to an `out` of the other byte order.
                 await self._copy(filled, target)
         return out if out is not None else self._result(target)
 
@@ -215,7 +215,7 @@ class View(UnreadValues):
         the view repeats an element, its last value is stored. `values` must not be changed before this returns.
 
         Args:
-            values: an array, or values that numpy makes an array of, with a shape that broadcasts to the view's.
+            values: an array, or values that numpy converts to an array, with a shape that broadcasts to the view's.
             progress: called with `Progress` as chunks are stored; as in `read`.
             casting: "checked": numpy's `same_kind`, unless a value overflows, or any cast that keeps every value;
                 "same_value", "same_kind", "unsafe": numpy's rules.
@@ -297,7 +297,7 @@ class View(UnreadValues):
         raise unread_error(self, "dask")
 
     def __repr__(self) -> str:
-        # asyncio shows it in the error of `create_task(view)`.
+        # asyncio shows the text in the error of `create_task(view)`.
         return f"<aiozarr.View {self.shape} {self.dtype} of {printable(self._array.url)}; await it, or its .read()>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -330,7 +330,7 @@ class View(UnreadValues):
         return View(self._array, self._layout, transform, scalar=scalar, fields=fields)
 
     def _select_basic(self, selection: Any) -> View:
-        """As `_select`, for a selection that `is_basic`."""
+        """Do the same as `_select` for a selection that `is_basic`."""
         try:
             transform = self._transform.select(selection)
         except SelectionError as error:
@@ -413,7 +413,7 @@ class View(UnreadValues):
         return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
 
     def _is_small(self) -> bool:
-        """Return whether the elements are few, and neither recorded nor observed: counts belong to the I/O thread."""
+        """Return whether the elements are few, and the read is not recorded or observed, which needs the I/O thread."""
         if not 0 < self.nbytes <= MAX_OUT_BYTES or current_recorder() is not None or has_observers():
             return False
         # After an erasure, the ordinary read compares the document first.
@@ -447,7 +447,7 @@ class View(UnreadValues):
         return maps if self.size else tuple([Strided(0, 1, 0)] * len(maps))
 
     async def _shape_only_read(self) -> Read:
-        """Return a read without memory, for callers that use its shapes only."""
+        """Return a read without memory, for callers that use only its shapes."""
         if self._array._erasures_seen != erasures.count:
             await self._array._check_before_read()
         await self._check_size()
@@ -514,7 +514,7 @@ class View(UnreadValues):
 
 
 class _ReadCall:
-    """One read, to be begun by the engine. It is one object, where a closure is six: a service has many in flight."""
+    """One read for the engine to begin: one object, whereas a closure is six, because a service has many in flight."""
 
     __slots__ = ("_progress", "_read", "_report", "_settings")
 

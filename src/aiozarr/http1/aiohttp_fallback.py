@@ -95,7 +95,7 @@ class AiohttpFallback:
             body: the body, which is sent to `address` only; a request that has one follows no redirect.
             repeatable: whether the body may be sent again if a kept connection turns out to be closed.
             proxies: which proxy a request goes through.
-            location: the location of a redirect that has come already; the request begins there.
+            location: the location of a redirect that was already received; the request begins there.
 
         Raises:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
@@ -137,7 +137,7 @@ class AiohttpFallback:
         content: _RequestBody | None,
     ) -> Response:
         nbytes = 0 if content is None else content.nbytes
-        limit = asyncio.timeout(None)  # set after the request was sent: the wait for a connection has no limit
+        limit = asyncio.timeout(None)  # set after the request was sent, because the wait for a connection has no limit
         headers = {"User-Agent": USER_AGENT, "Accept": "*/*", "Accept-Encoding": "identity", **own_headers}
         if content is not None:
             headers["Content-Length"] = str(nbytes)
@@ -177,7 +177,7 @@ class AiohttpFallback:
 def _head_timeout(seconds: float) -> aiohttp.TraceConfig:
     """Return a trace that limits the time from a sent head to the complete head of the response.
 
-    The context of a request is its limit, and the further seconds that its body may take.
+    The context of each request is its timeout, and the additional seconds that its body may take.
     """
 
     async def sent(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceRequestHeadersSentParams) -> None:
@@ -280,8 +280,8 @@ class _GuardedResolver(AbstractResolver):
     """Resolves names, and refuses redirects to addresses that a server has no business to name.
 
     These are the cloud's metadata services, for every server, and for public servers all addresses that are not public:
-    otherwise a server could make this process read from its own machine or network. The addresses that a connection
-    takes are checked, so a name that resolves to another address the second time is refused as well.
+    otherwise a server could make this process read from its own machine or network. The check applies to the addresses
+    that a connection uses, so a name that later resolves to another address is refused as well.
     """
 
     def __init__(self) -> None:
@@ -292,8 +292,8 @@ class _GuardedResolver(AbstractResolver):
     async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool) -> None:
         """Raise `StoreError` if a redirect from `first` to `target` is not allowed.
 
-        A proxy resolves names itself, so that only addresses are checked then, and every server counts as public whose
-        address is not known.
+        A proxy resolves names itself, so only literal addresses are checked then, and a server of unknown address
+        counts as public.
         """
         if target.host == first.host:
             return
@@ -323,18 +323,18 @@ class _GuardedResolver(AbstractResolver):
         await self._resolver.close()
 
 
-# Those of Amazon, Google, Alibaba and Oracle that are not link-local.
+# The metadata services of Amazon, Google, Alibaba and Oracle that are not link-local.
 _METADATA_SERVICES = frozenset(
     map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
 )
-# Addresses with the IPv4 address in them that a translator reaches (RFC 6052; RFC 8215 for networks of one's own).
+# IPv6 addresses that contain the IPv4 address to which they are translated (RFC 6052; RFC 8215 for local networks).
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
 _COMPATIBLE = ipaddress.ip_network("::/96")
 
 
 def _reached(address: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return what an address may reach: of an IPv6 address with one of IPv4 in it (NAT64, 6to4, ...), that one."""
+    """Return the IPv4 address inside an IPv6 address (NAT64, 6to4, ...), to which it leads, else the address itself."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv4Address):
         return [ip]
@@ -388,7 +388,7 @@ class _EncodedBody:
         return out
 
     def check_end(self) -> None:
-        """Check that the body is complete. One that was cut before it was sent has the announced length.
+        """Check that the body is complete. A body that was cut before it was sent still has the announced length.
 
         Raises:
             ShortReadError: its end is missing.

@@ -1,7 +1,7 @@
 """Memory for the bodies of responses, reused after the last reference to a body is gone.
 
-Fresh memory of such sizes comes from the system, page by page, while the loop's thread receives into it, and goes
-back after the body was used.
+Otherwise the system would provide memory of such sizes page by page, while the loop's thread receives into it, and
+reclaim it after the body was used.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class BufferPool:
         self._used = False
 
     def clear(self) -> None:
-        """Free all unused blocks, and let leased ones go with their bodies."""
+        """Free all unused blocks; leased ones are freed with their bodies."""
         self._free.clear()
         self._returned.clear()
-        self._leased.clear()  # without its weak reference a block ends with its body
+        self._leased.clear()  # without its weak reference a block is freed with its body
         self._total = 0
 
     def _take_block(self, block_size: int) -> memoryview | None:

@@ -101,10 +101,10 @@ def server_name(host: str, port: int | None) -> str:
 
 
 TTL_SECONDS = 5.0
-"""How long a resolution is used: operating systems report no lifetime, and clouds change addresses within a minute."""
+"""The time for which a resolution is used. Systems report no lifetime, and clouds change addresses within a minute."""
 
 AVOID_SECONDS = 30.0
-"""How long an address that refused a connection is tried last."""
+"""The time for which an address that refused a connection is tried last."""
 
 
 class HostAddresses:
@@ -149,7 +149,7 @@ class HostAddresses:
         return self._failed.get(address, float("-inf")) > self._loop.time()
 
     async def _resolve(self) -> None:
-        # Not left to `create_connection`: if uvloop's is cancelled, it leaves a resolution whose error is never
+        # Not left to `create_connection`, because uvloop's, if cancelled, leaves a resolution whose error is never
         # retrieved.
         found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))

@@ -43,10 +43,10 @@ class ResponseReceiver(Protocol):
         ...
 
     def set_result(self, response: Response, /) -> None:
-        """The response has come."""
+        """Accept the response."""
 
     def set_exception(self, error: Exception, /) -> None:
-        """No response has come."""
+        """Accept the error that came instead of a response."""
 
 
 class StaleConnectionError(Exception):
@@ -74,14 +74,14 @@ class ConnectionOwner(Protocol):
     buffers: BufferPool
 
     def upload_ticks(self, nbytes: int) -> int:
-        """Return the ticks of the sweep that the upload of so many bytes may take."""
+        """Return the ticks of the sweep that the upload of this many bytes may take."""
         ...
 
     def release(self, connection: Connection) -> None:
-        """The connection is ready for the next request."""
+        """Take back a connection that is ready for the next request."""
 
     def discard(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Remove a closed connection."""
 
 
 _IDLE: Final = 0
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(request)
         if streamed_bytes:
             self.unwritten = streamed_bytes
-            # Each piece waits until the system has taken the one before. TLS would pause forever at a limit of 0.
+            # Each piece waits until the system has accepted the previous one. TLS would pause forever at a limit of 0.
             self._transport.set_write_buffer_limits(high=1, low=0)
         elif body:
             self.upload_ticks = self._pool.upload_ticks(len(body))
@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         self._body = self._view = self._pool.buffers.take(length)
 
     def _advance(self, nbytes: int) -> None:
-        """The socket has filled the next `nbytes` of the memory."""
+        """Count the next `nbytes` of the memory, which the socket has filled."""
         self._view = self._view[nbytes:]
         if self._view:
             return

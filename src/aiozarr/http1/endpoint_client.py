@@ -41,7 +41,7 @@ class _SharedResource:
 
     def __init__(self, resource: LoopResource) -> None:
         self.resource = resource
-        # By id: stores with the same values are equal, and yet each is a user of its own.
+        # By id, because stores with the same values are equal, and yet separate users.
         self.users: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -133,8 +133,8 @@ class Request:
         template: the headers of all requests to the server.
         expectation: the response that is wanted; its range and its conditions become headers.
         token: the credential that authorises it, if the server may refuse that as expired.
-        headers: further headers. A redirect to another origin is refused if there are some: that server may not have
-            them, and would do something else without them.
+        headers: further headers. If there are some, a redirect to another origin is refused: its server must not
+            receive them, and without them the request would mean something else.
         body: contiguous bytes that do not change until the response has come, or their reader; None: no body.
     """
 
@@ -177,7 +177,7 @@ class EndpointClient:
     """Sends requests to one endpoint, on any running loop. Clients of equal endpoints share connections.
 
     Attributes:
-        endpoint: the server, and how it is connected to.
+        endpoint: the server, and how to connect to it.
         proxied: whether requests go through a proxy.
     """
 
@@ -197,8 +197,8 @@ class EndpointClient:
             options: limits of its connections.
             ssl_context: how certificates are checked; None: in the default way.
             proxies: which proxy a request goes through.
-            follow_redirects: send a request on to where the server redirects it, and decode encoded bodies. Otherwise
-                an encoded body is the value as it was stored.
+            follow_redirects: follow redirects, and decode encoded bodies. Otherwise an encoded body is the value as it
+                was stored.
         """
         self._address = address
         self.endpoint = Endpoint(
@@ -249,7 +249,7 @@ class EndpointClient:
     async def resolve(self, request: Request, response: Response) -> Response:
         """Return what `send` would have returned, given the first response to `request`.
 
-        It follows a redirect, and asks again for a body in an encoding that the pool's connections do not read.
+        It follows a redirect, and repeats the request if connections of the pool do not decode the body's encoding.
         """
         if not self._follow_redirects:
             return response
@@ -260,7 +260,7 @@ class EndpointClient:
         return response
 
     def preconnect(self, requests: int) -> None:
-        """Open connections for so many concurrent requests, without waiting for them."""
+        """Open connections for this many concurrent requests, without waiting for them."""
         if not self.proxied:
             self.pool().preconnect(requests)
 

@@ -118,7 +118,7 @@ class Pool:
                 # Reused when neither this frame nor the transport refers to it.
                 piece = self.buffers.take(min(PIECE_BYTES, body.nbytes - start))
                 await body.read_into(start, piece)
-            # Other requests have their turn, and a response that has come is received before the next write fails.
+            # Let other requests run, and receive a response that has come before the next write fails.
             await asyncio.sleep(0)
             if connection.is_serving(receiver):
                 await connection.send_piece(piece)
@@ -142,7 +142,7 @@ class Pool:
         return None
 
     def preconnect(self, connections: int) -> None:
-        """Open connections in the background until there are so many, up to the limit.
+        """Open connections in the background until there are `count`, up to the limit.
 
         Errors are dropped: the request that needs a connection gets its own.
         """
@@ -180,7 +180,7 @@ class Pool:
             except StoreError:
                 raise
             except OSError as error:
-                # With open files at their limit, requests wait for the connections that exist.
+                # If no more files can be opened, requests wait for the connections that exist.
                 if not is_out_of_files(error) or self.connections == 1:
                     raise connect_error(error, self._endpoint.host, self._endpoint.port) from error
                 self._max_connections = self.connections - 1
@@ -297,7 +297,7 @@ class Pool:
             self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
 
     def upload_ticks(self, nbytes: int) -> int:
-        """Return the ticks that the sweep allows for an upload, besides those for the response."""
+        """Return the ticks that the sweep allows for an upload, in addition to those for the response."""
         return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._endpoint.idle_timeout)
 
     def _raise_limit(self) -> None:

@@ -29,8 +29,8 @@ class PieceReader(Protocol):
         """Fill `memory` with the bytes of the body from `start`. They are read from 0 on, in order, by each attempt.
 
         Raises:
-            StoreError: they could not be read, or are not those of the body any more. The request then ends with this
-                error, and nothing is stored.
+            StoreError: they could not be read, or have changed. The request then ends with this error, and nothing is
+                stored.
         """
         ...
 
@@ -111,7 +111,7 @@ def _is_latin1(text: str) -> bool:
 class RequestTemplate:
     """Renders the requests of one store, whose host and headers are the same for all of them.
 
-    An encoded body could not be received in place, nor be cut by ranges: no encoding is accepted.
+    No encoding is accepted, because an encoded body could not be received in place or cut by ranges.
     """
 
     __slots__ = ("_tail", "headers")

@@ -122,7 +122,7 @@ class Expectation:
     Attributes:
         range: the wanted bytes; None: all. Its length is not 0, which HTTP cannot express.
         etag: the ETag that the response must have; None: any.
-        max_bytes: the most bytes that may be returned, after a whole object was cut to the range.
+        max_bytes: the largest number of bytes that may be returned, after a whole object was cut to the range.
         head: True for a HEAD, whose response has no body.
         keep_encoding: take an encoded whole body as it is: object stores keep `Content-Encoding` as a label of the
             stored value.

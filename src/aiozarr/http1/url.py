@@ -22,11 +22,11 @@ from aiozarr.http1.connection import Response
 from aiozarr.model import is_unicode
 
 MAX_LABEL_LETTERS = 63
-"""Of one label of a host name (RFC 1035, section 2.3.4)."""
+"""The longest label of a host name (RFC 1035, section 2.3.4)."""
 
 _PORTS = {"http": 80, "https": 443}
 
-# Besides unreserved characters: those that RFC 3986 allows in paths and queries, and `%`: the URL is encoded already.
+# The characters besides unreserved ones that RFC 3986 allows in paths and queries, and `%`, because the URL is encoded.
 _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + "?"
 
@@ -107,7 +107,7 @@ class WebAddress:
 
     @property
     def authority(self) -> str:
-        """Host and port as they stand in the Host header."""
+        """Host and port as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -150,7 +150,7 @@ def parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def _ascii_host(host: str) -> str:
     if host.isascii() and all(0 < len(label) <= MAX_LABEL_LETTERS for label in host.split(".")):
-        return host.lower()  # all that the codec checks; to import it takes 2 ms
+        return host.lower()  # the codec checks no more, and takes 2 ms to import
     # Such names are encoded too: one that fails here would fail in the resolver with an error that is no OSError.
     ascii_host = host.encode("idna").decode("ascii")
     return host.lower() if host.isascii() else ascii_host
@@ -168,7 +168,7 @@ def proxy_for(address: WebAddress) -> str | None:
 
     named = getproxies()
     proxy = named.get(address.scheme) or named.get("all")
-    # NO_PROXY has addresses of IPv6 without the brackets that they have before a port.
+    # NO_PROXY contains IPv6 addresses without the brackets that are needed before a port.
     if not proxy or proxy_bypass(address.authority) or proxy_bypass(address.host):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"

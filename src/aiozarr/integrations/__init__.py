@@ -1,1 +1,1 @@
-"""Ways between aiozarr and other libraries: each optional, each in one module."""
+"""Integrations of aiozarr with other libraries, all of them optional."""

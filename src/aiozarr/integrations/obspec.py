@@ -1,8 +1,8 @@
-"""Between aiozarr's stores and obspec's interface: `from_obspec`, `as_obspec`. Neither obspec nor obstore is imported.
+"""`from_obspec` and `as_obspec`: adapters between aiozarr's stores and obspec's interface, which is not imported.
 
-Every function that opens, creates or copies takes an object with obspec's methods as a target. `from_obspec` makes the
-store of such an object beforehand. `as_obspec` gives one of aiozarr's stores these methods, for libraries that ask for
-them: the requests are aiozarr's, with its retries, its budget and its connections.
+Every function that opens, creates or copies accepts an object with obspec's methods as a target. `from_obspec` makes a
+store of such an object beforehand. `as_obspec` gives one of aiozarr's stores these methods, for libraries that need
+them; requests have aiozarr's retries, budget and connections.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class AlreadyExistsError(PreconditionFailedError):
 
 
 class PreconditionError(PreconditionFailedError):
-    """Another version is stored than `mode` or `if_match` says."""
+    """Another version is stored than `mode` or `if_match` requires."""
 
 
 def as_obspec(store: Store, settings: Settings | None = None) -> ObspecView:
     """Return an object with obspec's methods over a store.
 
     Args:
-        store: the store; closing it stays with its owner.
+        store: the store, which its owner closes.
         settings: retries and limits of the requests.
     """
     return ObspecView(store, settings_or_default(settings))
@@ -69,9 +69,9 @@ class ObspecView:
     """A store with obspec's methods, asynchronous and blocking. They may be called on any loop and in any thread.
 
     obspec's records (`ObjectMeta`, `ListResult`, `PutResult`) are typed dictionaries of that package. They are `Any`
-    here, so that a type checker takes a view for obspec's protocols, and obspec need not be installed.
+    here, so that type checkers accept a view for obspec's protocols, and obspec need not be installed.
 
-    The dates of objects are not known to stores: `last_modified` is the beginning of 1970.
+    Stores do not know the dates of objects, so `last_modified` is the beginning of 1970.
     """
 
     def __init__(self, store: Store, settings: Settings) -> None:
@@ -84,7 +84,7 @@ class ObspecView:
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def get_async(self, path: str, *, options: Any = None) -> GetResult:
-        """Return the object at `path`, or the range, of the version, that `options` say."""
+        """Return the object at `path`, or the range and the version of it that `options` specify."""
         given = dict(options or {})
         wanted, if_match, is_head = given.pop("range", None), given.pop("if_match", None), given.pop("head", False)
         given.pop("version", None)
@@ -154,7 +154,7 @@ class ObspecView:
     async def put_async(
         self, path: str, file: Any, *, mode: Any = None, use_multipart: bool | None = None, **options: Any
     ) -> Any:
-        """Store bytes, or what a file or an iterator of bytes contains, whole or not at all.
+        """Store bytes, or the content of a file or of an iterator of bytes, whole or not at all.
 
         `mode` is "create", "overwrite" or the version to replace. The store chooses how it uploads.
         """
@@ -201,7 +201,7 @@ class ObspecView:
     rename = _blocking(rename_async)
 
     def list(self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = PAGE_ENTRIES) -> Any:
-        """As `list_async`, a plain iterator."""
+        """Iterate as `list_async` does, with a plain iterator."""
 
         async def collect() -> list[Any]:
             return [page async for page in self.list_async(prefix, offset=offset, chunk_size=chunk_size)]
@@ -280,7 +280,7 @@ def _meta(path: str, size: int | None, version: Version | None) -> Any:
 
 
 def _directory(prefix: str | None) -> str:
-    """Return the prefix that a store lists: obspec's prefixes are whole segments, with a slash at their end or not."""
+    """Return the prefix that a store lists. obspec's prefixes are whole segments, perhaps with a slash at their end."""
     return f"{prefix.rstrip('/')}/" if prefix and prefix.rstrip("/") else ""
 
 

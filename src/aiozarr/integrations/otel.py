@@ -6,7 +6,7 @@ from aiozarr.integrations import otel
 otel.instrument()
 ```
 
-Needs the API alone (`aiozarr[otel]`); the application brings the SDK. Nothing happens before `instrument` is called.
+Needs only the API (`aiozarr[otel]`); the application provides the SDK. Nothing happens before `instrument` is called.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REQUESTS_PER_EVENT = 100
 """Requests that one event of a span sums."""
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.36.0"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-"""Boundaries of the histograms: those of the semantic conventions for HTTP."""
+"""Boundaries of the histograms, from the semantic conventions for HTTP."""
 
 _METHODS = {"fetch": "GET", "list": "GET", "stat": "HEAD", "set": "PUT", "erase": "DELETE"}
 _S3_OPERATIONS = {
@@ -132,8 +132,8 @@ class _OperationSpan:
         self._has_ended = False
         self._spans = 0
         self._summed = _RequestSums()
-        # Instrumentations of HTTP clients would make a second span of the same request. A stream is left in another
-        # context than it is entered in.
+        # Instrumentations of HTTP clients would make a second span of the same request. A stream ends in another
+        # context than it begins in.
         self._token = None if kind == "stream" else context.attach(context.set_value(_SUPPRESS_HTTP, True))
 
     def request(self, event: RequestEvent) -> None:
@@ -297,5 +297,5 @@ def _type_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-# The key that instrumentations of HTTP clients ask for. It has no public name in the API.
+# The key that instrumentations of HTTP clients check. It has no public name in the API.
 _SUPPRESS_HTTP = getattr(context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation")

@@ -9,7 +9,7 @@ import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -28,36 +28,45 @@ from aiozarr.metadata.data_type import (
 )
 
 
-@register_data_type
 @dataclass(frozen=True)
-class NullTerminatedBytesType(DataType):
-    """`null_terminated_bytes` (registry of extensions): `S` of numpy, with trailing zero bytes as padding.
+class FixedLengthType(DataType):
+    """Base of the types of one kind of numpy that differ in the number of items.
 
     Attributes:
-        length_bytes: bytes of one element.
+        length_bytes: bytes of one element, a multiple of those of an item.
     """
 
-    names = ("null_terminated_bytes",)
+    _kind: ClassVar[str]
+    _item_bytes: ClassVar[int] = 1
     length_bytes: int
-    name: str = "null_terminated_bytes"
 
     @classmethod
     def from_configuration(
         cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
     ) -> Self:
-        return cls(parse_length(name, configuration, member))
+        return cls(parse_length(name, configuration, member, multiple=cls._item_bytes))
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        return cls(dtype.itemsize) if dtype.kind == "S" and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
+        return cls(dtype.itemsize) if dtype.kind == cls._kind and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype((np.bytes_, self.length_bytes))
+        return np.dtype(f"{self._kind}{self.length_bytes // self._item_bytes}")
 
     @property
     def configuration(self) -> Mapping[str, JSON]:
         return {"length_bytes": self.length_bytes}
+
+
+@register_data_type
+@dataclass(frozen=True)
+class NullTerminatedBytesType(FixedLengthType):
+    """`null_terminated_bytes` (registry of extensions): `S` of numpy, with trailing zero bytes as padding."""
+
+    names = ("null_terminated_bytes",)
+    _kind = "S"
+    name: str = "null_terminated_bytes"
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         data = parse_base64(value, member) if isinstance(value, str) else None

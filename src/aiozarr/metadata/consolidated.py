@@ -1,8 +1,8 @@
 """Parse and render consolidated metadata: copies of the documents of all nodes below a group.
 
 In v2 they are in `.zmetadata`, in v3 in the member `consolidated_metadata` of the document of the group. This is a
-convention of zarr-python, GDAL and others and not part of a specification. The copies are only sorted by node here:
-in a tree of 10^5 nodes, nodes that are never opened are not parsed.
+convention of zarr-python, GDAL and others and not part of a specification. The copies are only sorted by node here, so
+that in a tree of 10^5 nodes those that are never opened are not parsed.
 """
 
 from __future__ import annotations

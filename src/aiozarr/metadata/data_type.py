@@ -46,7 +46,7 @@ _MODULES = {
 """The names of the data types in each module of aiozarr, which is imported when a document has one of them."""
 
 _NAME_OF_KIND = {"b": "bool", "i": "int8", "u": "uint8", "f": "float32", "c": "complex64"}
-"""A data type of the module for most dtypes of a kind of numpy. No two modules of aiozarr have types for one dtype."""
+"""By numpy's kind, a data type of the module that has most types of it. No two modules have types for one dtype."""
 
 
 class DataType(ABC):

@@ -134,7 +134,7 @@ def checked_document(members: Mapping[str, Any], *, finite: bool = True) -> tupl
     try:
         data = _dump(members, finite=finite)
         document = load_document(data, max_bytes=len(data))
-        # Keys that are no strings, and numbers that are not equal to themselves, are read as others.
+        # Keys that are not strings, and numbers that are not equal to themselves, are read back as other values.
         is_equal = document.members == members
     except (TypeError, ValueError, RecursionError, InvalidMetadataError):
         pass  # named below

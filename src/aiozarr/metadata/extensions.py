@@ -10,7 +10,7 @@ from aiozarr.metadata.document import CHECKS
 from aiozarr.metadata.records import NamedConfig
 
 ELEMENTS = "v2_elements"
-"""The codec of the model for what arrays of formats 1 and 2 do to elements. No document has it."""
+"""The model's codec for the encoding of elements in formats 1 and 2. No document has it."""
 
 MAX_EXTENSIONS = 64
 """Maximum number of codecs, or of storage transformers, of one array: more than real arrays have."""

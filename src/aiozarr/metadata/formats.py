@@ -44,9 +44,9 @@ def probe_keys(zarr_format: int | None = None) -> tuple[str, ...]:
 
 
 def likely_keys(zarr_format: int) -> tuple[str, ...]:
-    """Return the document keys to fetch first for a node that probably has this format: those of it and of newer ones.
+    """Return the document keys, of this format and newer ones, to fetch first for a node that probably has this format.
 
-    The newest format at a path wins, so no document of an older one matters where one of these is stored.
+    The newest format at a path wins, so no document of an older one matters if one of these is stored.
     """
     return tuple(key for number, keys in DOCUMENT_KEYS.items() if number >= zarr_format for key in keys)
 

@@ -15,7 +15,7 @@ from aiozarr.metadata.records import ATTRIBUTE, ArrayMetadata, GroupMetadata, Na
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, PREFIX, Encoding, read_encoding
 
-# Array filters of numcodecs that are codecs of format 3 of the same bytes, with the members that are types.
+# Array filters of numcodecs that exist as codecs of format 3 with the same bytes, with their members that are types.
 _ARRAY_FILTERS = ("delta", "bitround", "fixedscaleoffset", "quantize", "astype")
 _TYPE_MEMBERS = ("dtype", "astype", "encode_dtype", "decode_dtype")
 _OBJECT_CODECS = ("vlen-utf8", "vlen-bytes")
@@ -44,7 +44,7 @@ def as_v3(metadata: ArrayMetadata | GroupMetadata) -> ArrayMetadata | GroupMetad
 
 
 def attributes_without_names(metadata: ArrayMetadata, zarr_format: int) -> dict[str, Any]:
-    """Return the attributes of an array for a format, without the dimension names, which the metadata have beside."""
+    """Return the attributes of an array for a format, without the dimension names, which the metadata have as well."""
     names = metadata.dimension_names
     attributes = {key: value for key, value in metadata.attributes.items() if key != ATTRIBUTE or names is None}
     return attributes_in_format(attributes, zarr_format)
@@ -76,7 +76,7 @@ def v3_codecs(metadata: ArrayMetadata) -> tuple[NamedConfig, ...]:
 def encoding_in_v2(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int) -> Encoding:
     """Return order, type, filters and compressor of format 2 for a chain of any format and elements of `dtype`.
 
-    Codecs of shards do not count: give their inner chain.
+    For shards, pass the chain of the inner chunks.
 
     Raises:
         UnsupportedMetadataError: format 2 has no such chain.
@@ -86,7 +86,7 @@ def encoding_in_v2(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: in
     after = [codec for codec in chain if codec.name.startswith(PREFIX) and codec not in before]
     if not before and len(after) < 2:
         return read_encoding(chain, dtype, ndim)
-    # Filters stand in one member, and the last codec of bytes is the compressor.
+    # Filters are in one member, and the last codec of bytes is the compressor.
     filters = [
         {**({} if codec.name == f"{PREFIX}bitround" else {"dtype": dtype.str}), **_numcodec(codec)} for codec in before
     ]
@@ -137,7 +137,7 @@ def _v3_byte_filter(codec: Mapping[str, Any]) -> NamedConfig:
     name = str(codec["id"])
     if name not in BYTES_CODECS:
         raise _lacks(f"the filter {name!r} at its place")
-    # What follows an encoding of elements consists of bytes.
+    # The filters after an encoding of elements have bytes as input.
     return _v3_compressor(name, {key: value for key, value in codec.items() if key != "id"}, 1)
 
 

@@ -37,7 +37,7 @@ class NamedConfig:
     must_understand: bool = True
 
     def copied(self) -> NamedConfig:
-        """Return a copy with a configuration of its own: arrays of one kind share theirs."""
+        """Return a copy with a configuration of its own, because arrays of one kind share theirs."""
         return NamedConfig(self.name, deepcopy(dict(self.configuration)), self.must_understand)
 
     def __hash__(self) -> int:
@@ -202,7 +202,7 @@ class GroupMetadata:
     consolidated: Consolidated | None = None
 
     def copied(self) -> GroupMetadata:
-        """Return the same record: groups have no configurations that they share."""
+        """Return the same record, because groups share no configurations."""
         return self
 
     def with_attributes(self, attributes: Mapping[str, JSON]) -> GroupMetadata:

@@ -13,10 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
-from aiozarr.metadata.byte_strings import parse_length
+from aiozarr.metadata.byte_strings import FixedLengthType
 from aiozarr.metadata.data_type import (
     JSON,
-    MAX_ITEM_SIZE,
     DataType,
     FillValue,
     UnconfiguredType,
@@ -33,34 +32,13 @@ _STRING: np.dtype[Any] = np.dtypes.StringDType() if hasattr(np.dtypes, "StringDT
 
 @register_data_type
 @dataclass(frozen=True)
-class FixedLengthTextType(DataType):
-    """`fixed_length_utf32` (registry of extensions): `U` of numpy, 4 bytes per code point.
-
-    Attributes:
-        length_bytes: bytes of one element, a multiple of 4.
-    """
+class FixedLengthTextType(FixedLengthType):
+    """`fixed_length_utf32` (registry of extensions): `U` of numpy, 4 bytes per code point."""
 
     names = ("fixed_length_utf32",)
-    length_bytes: int
+    _kind = "U"
+    _item_bytes = 4
     name: str = "fixed_length_utf32"
-
-    @classmethod
-    def from_configuration(
-        cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
-    ) -> Self:
-        return cls(parse_length(name, configuration, member, multiple=4))
-
-    @classmethod
-    def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        return cls(dtype.itemsize) if dtype.kind == "U" and 0 < dtype.itemsize <= MAX_ITEM_SIZE else None
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype((np.str_, self.length_bytes // 4))
-
-    @property
-    def configuration(self) -> Mapping[str, JSON]:
-        return {"length_bytes": self.length_bytes}
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         # The registry requires exactly this length. zarr-python writes the text without padding.

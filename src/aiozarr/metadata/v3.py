@@ -69,7 +69,8 @@ def render_v3(metadata: ArrayMetadata | GroupMetadata) -> bytes:
         TypeError: an attribute is not a JSON value.
         MetadataError: `parse_v3` would reject the document, or an attribute is nested too deep.
     """
-    # NaN of stored attributes, which zarr-python writes, is written back. That of callers does not come here.
+    # NaN in stored attributes, which zarr-python writes, is written back. Attributes of callers have been checked for
+    # it.
     data, document = checked_document(v3_members(metadata), finite=False)
     # Parse the result: a document that cannot be opened again must not be stored.
     parse_v3(document, DEFAULT_SETTINGS)

@@ -30,7 +30,7 @@ class BlockingStore(Store):
     """
 
     is_in_memory: ClassVar[bool] = False
-    """True if no operation waits, so that an event loop may call it. A subclass that overrides reads says so again."""
+    """True if no operation waits, so that an event loop may call it. A subclass that overrides reads must repeat it."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -151,7 +151,7 @@ async def iterate_in_thread(batches: Iterator[T]) -> AsyncGenerator[T, None]:
     """Iterate over the generator `batches`, each step of which runs in a thread, and close it at the end."""
     end = object()
     try:
-        # A generator cannot be closed while it runs, so each step is waited for. Steps are short.
+        # Wait for each step, because a generator cannot be closed while it runs. Steps are short.
         while (batch := await in_thread_uncancelled(lambda: next(batches, end))) is not end:
             yield batch  # type: ignore[misc]  # `end` is excluded just above
     finally:
@@ -161,15 +161,15 @@ async def iterate_in_thread(batches: Iterator[T]) -> AsyncGenerator[T, None]:
 
 
 MAX_THREADS = 4
-"""Threads that share the calls of one turn: the disk of another machine answers several at once."""
+"""Threads that share the calls of one turn, because a network disk serves several calls at once."""
 MIN_CALLS = 16
-"""Calls that are worth a thread of their own: small reads of a disk at hand take 0.1 ms together."""
+"""Fewer calls are not worth another thread: this many small reads of a local disk take 0.1 ms."""
 
 
 class CallBatches:
-    """Collects the calls that tasks make in two turns of the loop: a task's own, and those of the tasks that it starts.
+    """Runs the calls of two turns of the loop together: those of a task, and those of the tasks that it starts.
 
-    Lives on the I/O thread.
+    Used on the I/O thread only.
     """
 
     def __init__(self) -> None:
@@ -229,12 +229,12 @@ _batches = PerLoop(lambda _: CallBatches())
 
 
 async def in_shared_thread(function: Callable[[], T]) -> T:
-    """As `in_thread`, with calls of other tasks: a hand-over costs five times as much as a small read."""
+    """Do as `in_thread`, with calls of other tasks: handing over costs five times as much as a small read."""
     return await _batches.get().call(function)
 
 
 UNDO_SECONDS = 5.0
-"""The time in which an operation that has failed is undone, for example in which the parts of an upload are removed."""
+"""The time limit for undoing a failed operation, for example for removing the parts of an upload."""
 
 
 @asynccontextmanager
@@ -243,7 +243,7 @@ async def undone_on_failure(undo: Callable[[], Awaitable[object]]) -> AsyncItera
     try:
         yield
     except BaseException:
-        from anyio import move_on_after  # imported on use: few operations fail
+        from anyio import move_on_after  # imported here because few operations fail
 
         with move_on_after(UNDO_SECONDS, shield=True), suppress(StoreError):
             await undo()

@@ -1,4 +1,4 @@
-"""Where a cache stores values: the interface of a backend, and the backend in memory."""
+"""The storage of a cache: the interface of a backend, and the backend in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ObjectKey: TypeAlias = tuple[Hashable, str]
 
 
 MIN_ENTRY_BYTES = 64
-"""The least that a value in memory counts for: its key takes memory too."""
+"""The minimum that a value in memory counts for, because its key takes memory too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class CachedValue:
 
     Attributes:
         value: the value as the store returned it.
-        checked: when the store was last asked for it, in seconds since the epoch.
-        location: where the backend has it; only the backend reads this.
+        checked: when it was last validated, in seconds since the epoch.
+        location: the place in the backend, which only the backend reads.
     """
 
     value: Value
@@ -45,7 +45,7 @@ class InvalidationGuard:
 class CacheBackend(ABC):
     """Values by object and range, up to `max_bytes`; the least recently used are evicted. Thread-safe.
 
-    A whole value also serves its ranges. The backend does not know whether a value is still current: the caller checks.
+    A whole value also serves its ranges. The caller checks whether a value is still current.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -121,7 +121,7 @@ class MemoryCache(CacheBackend):
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes)
-        # The least recently used objects first, and of each its least recently used ranges, all of one version.
+        # The least recently used objects first, each with its least recently used ranges first, all of one version.
         self._values: OrderedDict[ObjectKey, OrderedDict[ByteRange | None, CachedValue]] = OrderedDict()
         self._used = 0
 

@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 class CacheStore(WrapperStore):
-    """Caches up to `max_bytes` of values and ranges, the most recently used, and answers from them.
+    """Caches up to `max_bytes` of the most recently used values and ranges.
 
-    Without a `max_age`, every cached answer is validated: `stat` asks the inner store for the version, which costs a
-    request and no data. This holds for requests with `if_match` too, because their failure is how readers of shards
-    notice that a shard was replaced. Values without a version are not cached, nor are values with a weak one, which two
-    values may share. (A time in whole seconds is such a version.) A missing key is not cached.
+    Without a `max_age`, every cached value is validated by `stat` of the inner store, which costs a request without
+    data. This holds for requests with `if_match` too, because their failure is how readers of shards notice that a
+    shard was replaced. Values without a version are not cached, nor are values with a weak one, which two values may
+    share. (A time in whole seconds is such a version.) A missing key is not cached.
 
     A whole value also answers requests for its ranges. Equal requests at the same time are sent once, so a request may
     return the value from before another client's write that ended after the first of them was sent. A write through
@@ -69,7 +69,7 @@ class CacheStore(WrapperStore):
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's if every answer is validated; with a `max_age` the values may differ from its values."""
+        """The inner store's if every value is validated; with a `max_age` the values may differ from its values."""
         inner = self._store.identity
         return (CacheStore, inner, self._max_age) if self._max_age else inner
 
@@ -112,7 +112,7 @@ class CacheStore(WrapperStore):
         return (self._store.identity, check_key(key, store=self.url))
 
     def _answer(self, value: Value, checks: int) -> Value:
-        """Return a cached value after so many requests to check it. A record counts each answer as a request."""
+        """Return a cached value after `checks` requests to check it. A record counts each cached value as a request."""
         return value
 
     def _is_fresh(self, cached: CachedValue) -> bool:
@@ -183,7 +183,7 @@ class CacheStore(WrapperStore):
     # --- threads -------------------------------------------------------------------------------------------------
 
     async def _call_backend(self, call: Callable[[], T]) -> T:
-        """Call the backend: the one on disk in a thread, which a cancellation waits for."""
+        """Call the backend; the one on disk in a thread, which a cancellation waits for."""
         return call() if self._directory is None else await in_thread_uncancelled(call)
 
 

@@ -1,4 +1,4 @@
-"""What some stores can do beyond the contract: optional protocols, and the probe that conditional writes are obeyed."""
+"""Abilities of some stores beyond the contract: optional protocols, and the probe of conditional writes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 PROBE_PREFIX = "__aiozarr_probe_"
-"""Of the names of objects that test conditional writes. The time in seconds and a random number follow."""
+"""The prefix of objects that test conditional writes. The time in seconds and a random number follow."""
 
 
 class FetchCallback(Protocol):
     """Receives the outcome of a request: exactly one of these is called, once, on the loop. They must not raise."""
 
     def fetched(self, value: Value | None) -> None:
-        """The request succeeded with `value`, which `fetch` would have returned."""
+        """Accept `value`, which `fetch` would have returned."""
 
     def failed(self, error: Exception) -> None:
-        """The request failed with `error`, which `fetch` would have raised."""
+        """Accept `error`, which `fetch` would have raised."""
 
 
 class PendingFetch(Protocol):
@@ -40,7 +40,7 @@ class PendingFetch(Protocol):
 
 
 class NowaitStore(Store):
-    """A store that often has an idle connection: a read then needs neither a task nor a future."""
+    """A store that often has an idle connection, so that a read needs neither a task nor a future."""
 
     @abstractmethod
     def fetch_nowait(
@@ -86,7 +86,7 @@ class ResponseHead:
 
 
 AllocateBuffer: TypeAlias = "Callable[[ResponseHead], memoryview | BodyPieces | None]"
-"""Returns the memory for the bytes that follow, of exactly their length, or None to leave that to the store.
+"""Returns memory of exactly the length of the bytes that follow, or None to let the store allocate it.
 
 A large body may be received in pieces, one piece of memory after the other; `data` of the value is empty then.
 """
@@ -142,16 +142,16 @@ class LocatingStore(Store):
 
     @abstractmethod
     async def prepare(self, key: str) -> None:
-        """Read what `locate` needs for `key`.
+        """Read the references that `locate` needs for `key`.
 
         Raises what `fetch` raises.
         """
 
     @abstractmethod
     def locate(self, key: str) -> Location | None:
-        """Return where the value of `key` is, without waiting.
+        """Return the location of the value of `key`, without waiting.
 
-        Returns: None if nothing is stored, and for values that are no ranges of a known length.
+        Returns: None if nothing is stored, and for values that are not ranges of a known length.
 
         Raises:
             LookupError: `prepare` must be called first.
@@ -163,7 +163,7 @@ class CopyFromStore(Store):
 
     @abstractmethod
     def can_copy_from(self, source: Store) -> bool:
-        """Return whether the server of this store may copy objects of `source`: it is its server, too."""
+        """Return whether the server of this store may copy objects of `source`, because it is the server of both."""
 
     @abstractmethod
     async def copy_from(
@@ -192,7 +192,7 @@ class UploadedPart:
     """A part of an upload that the server has.
 
     Attributes:
-        etag: what the server calls it.
+        etag: the server's identifier of the part.
         checksum: its CRC32C, if it was sent with one.
     """
 
@@ -201,7 +201,7 @@ class UploadedPart:
 
 
 class UploadStore(Store):
-    """A store that takes a large object in pieces, as one request, or in parts that are requests of their own."""
+    """A store that accepts a large object in pieces of one request, or in parts that are separate requests."""
 
     @abstractmethod
     def can_upload(self, nbytes: int) -> bool:
@@ -263,9 +263,9 @@ class UploadStore(Store):
 
 
 class ProbedStore(Store):
-    """A store whose `supports.conditional_writes` is None until a probe of its server has told.
+    """A store whose `supports.conditional_writes` is None until its server was probed.
 
-    Some servers send 200 and ignore the condition. Others refuse the right version too: a write that must succeed is
+    Some servers send 200 and ignore the condition. Others refuse the right version too, so a write that must succeed is
     part of the test. Its object is removed at the end.
     """
 
@@ -292,7 +292,7 @@ async def conditions_hold(
         erase: removes a key.
         prefix: where an object may be stored for the test.
     """
-    # The time lets `clean` tell what a killed process has left from the object of a test that is running.
+    # By the time, `clean` distinguishes the object of a killed process from that of a running test.
     key = f"{prefix}{PROBE_PREFIX}{int(time.time()):x}-{os.urandom(8).hex()}"
 
     async def try_put(value: bytes, condition: Precondition) -> Version | None:
@@ -313,7 +313,7 @@ async def conditions_hold(
 
 
 def locate(store: Store, key: str) -> Location | None:
-    """Return where the value of `key` is; None if it is requested by its key.
+    """Return the location of the value of `key`; None if it is requested by its key.
 
     Raises:
         LookupError: `LocatingStore.prepare` must be called first.
@@ -323,7 +323,7 @@ def locate(store: Store, key: str) -> Location | None:
 
 
 def locate_prepared(store: Store, key: str) -> Location | None:
-    """As `locate`, after `prepare`, which may have failed: the request by its key raises the error then."""
+    """Do as `locate`, after `prepare`; if that failed, the request by the key raises the error."""
     try:
         return locate(store, key)
     except LookupError:
@@ -331,7 +331,7 @@ def locate_prepared(store: Store, key: str) -> Location | None:
 
 
 MAX_TAIL_ATTEMPTS = 4
-"""Attempts to read the end of an object that is replaced between the request for its size and that for its bytes."""
+"""Attempts to read the end of an object that is replaced between the requests for its size and for its bytes."""
 
 
 async def fetch_tail(

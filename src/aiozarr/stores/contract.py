@@ -32,11 +32,11 @@ class Store(ABC):
     """A mapping from keys to bytes.
 
     A subclass implements `url` and `fetch`, and of `set`, `erase` and `scan` those that its `supports` claims. It may
-    override the other operations under "primitive operations" if the backend has a cheaper way. The derived operations
-    call the primitive ones and are not overridden.
+    override the other primitive operations if the backend has a cheaper way. The derived operations call the primitive
+    ones and are not overridden.
 
     Every operation checks its keys (`aiozarr.model.check_key`). A store may be used from several tasks, threads and
-    event loops at once: what belongs to a loop, such as a connection, is stored per loop.
+    event loops at once, so resources of a loop, such as connections, are stored per loop.
     """
 
     supports: Supports
@@ -189,7 +189,7 @@ class Store(ABC):
 
     @property
     def origin(self) -> Hashable:
-        """The server and the credentials that requests are sent with: stores with equal origins share one budget."""
+        """The server and the credentials of requests. Stores with equal origins share one budget."""
         # Budgets outlive their stores. A new store at the address of a dead one may continue with its budget.
         return (type(self), id(self)) if type(self).identity is Store.identity else self.identity
 
@@ -274,7 +274,7 @@ class Store(ABC):
         await self.aclose()
 
     async def _probe_below(self, prefix: str) -> bool:
-        """Probe conditional writes below `prefix` of this store, where alone the caller may have the right to write."""
+        """Probe conditional writes below `prefix` of this store, because the caller may not write elsewhere."""
         return await self.probe_conditional_writes()
 
     def _unsupported(self, operation: str) -> UnsupportedOperationError:
@@ -282,7 +282,7 @@ class Store(ABC):
 
 
 class _InstanceKey:
-    """Equal for one object only, also after its end, when another object may have its address."""
+    """Equal for one object only, even after its end, when another object may have its address."""
 
     __slots__ = ("_hash", "_of")
 
@@ -344,7 +344,7 @@ def too_large(
 
 
 def _definer(kind: type[Store], *methods: str) -> int:
-    """Return how far up the bases the class is that defines one of these methods, 0 for the class itself."""
+    """Return the position among the bases of the class that defines one of these methods, 0 for the class itself."""
     bases = kind.__mro__
     return next((at for at, base in enumerate(bases) if any(name in vars(base) for name in methods)), len(bases))
 

@@ -207,7 +207,7 @@ class DiskCache(CacheBackend):
     # --- the directory -------------------------------------------------------------------------------------------
 
     def _is_trusted(self) -> bool:
-        """Return whether the directory exists. Other users can neither own nor write it, nor lead to it by a link.
+        """Return whether the directory exists, and check that other users cannot own it, write to it or redirect it.
 
         Raises:
             PermissionDeniedError: they can.
@@ -238,14 +238,15 @@ class DiskCache(CacheBackend):
         return f"{self._directory}/{digest[:2]}/{digest}"
 
     def _folders(self) -> Iterator[str]:
-        # What is removed is found here: links are not followed.
+        # Links are not followed, because removals use these folders.
         for outer in _names(self._directory):
             folder = f"{self._directory}/{outer}"
             if len(outer) == 2 and not os.path.islink(folder):
                 yield from [path for name in _names(folder) if not os.path.islink(path := f"{folder}/{name}")]
 
     def _files(self) -> Iterator[_CacheFile]:
-        # Files are renamed meanwhile: the target directories are read after the source directory, so none is missed.
+        # Files are renamed meanwhile, so the target directories are read after the source directory, and none is
+        # missed.
         for folder in chain([self._directory], self._folders()):
             for name in _names(folder):
                 if folder != self._directory or name.startswith(_TEMPORARY):
@@ -321,7 +322,7 @@ def _remove(path: str) -> None:
 
 
 def _is_linked(folder: str) -> bool:
-    """Return whether the folder of an object is a link, or in one: nothing there is removed."""
+    """Return whether the folder of an object is a link or in one, so that nothing there is removed."""
     return os.path.islink(folder) or os.path.islink(os.path.dirname(folder))
 
 

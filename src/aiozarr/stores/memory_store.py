@@ -155,7 +155,7 @@ _Values: TypeAlias = dict[str, tuple[bytes, Version]]
 
 @dataclass(eq=False)
 class _Space:
-    """The values of one name. Reads of a dictionary are atomic. The lock makes check-and-write and listings atomic."""
+    """The values of one name. Reads of a dictionary are atomic; the lock makes check-and-write and listings atomic."""
 
     name: str
     values: _Values

@@ -1,12 +1,12 @@
 """The store over an object with obspec's methods (`get_async`, `put_async`, `list_async`, ...).
 
-Where aiozarr's own store can be exactly the same, it takes the place of an object of obstore.
+An object of obstore is replaced by aiozarr's own store if that is exactly equivalent.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -46,19 +46,19 @@ _KEY_PAIR = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
 _CREDENTIALS = frozenset(
     {"access_key_id", "account_key", "sas_key", "service_account_key", "service_account", "bearer_token"}
 )
-"""Options of obstore, one of which says whose requests these are. Without one both libraries search, and may differ."""
+"""Options of obstore, one of which must determine the credentials: without one, both libraries search on their own."""
 
 
 def from_obspec(obj: object, *, url: str | None = None, native: bool = True) -> Store:
     """Return a store over an object with obspec's methods.
 
-    A store of obstore's own classes is served by aiozarr's own client instead, with the same bucket, prefix and
-    credentials, where every option of it has the same meaning here. Others are asked by their methods.
+    A store of obstore's own classes is replaced by aiozarr's own client, with the same bucket, prefix and credentials,
+    if all its options have the same meaning here. Other objects are used through their methods.
 
     Args:
         obj: an object with at least `get_async`, and further methods of obspec, such as `put_async`.
         url: the canonical URL of its root, without secrets, which messages name.
-        native: whether stores of obstore may be served by aiozarr's own client.
+        native: whether aiozarr's own client may replace stores of obstore.
 
     Raises:
         TypeError: `obj` has no `get_async`.
@@ -72,7 +72,7 @@ def from_obspec(obj: object, *, url: str | None = None, native: bool = True) -> 
 
 
 def native_store(obj: object) -> Store | None:
-    """Return aiozarr's own store for a store of obstore, or None if it would differ from it in any way."""
+    """Return aiozarr's own store for a store of obstore, or None if it would differ in any way."""
     kind = type(obj)
     if not is_of_obstore(obj):
         return None
@@ -81,7 +81,7 @@ def native_store(obj: object) -> Store | None:
         return from_url(given.prefix) if given.prefix else None
     client_options = {name: _plain(value) for name, value in (getattr(obj, "client_options", None) or {}).items()}
     if kind.__name__ == "HTTPStore":
-        # Timeouts, for example, are of the whole request there.
+        # For example, timeouts apply to the whole request there.
         return _opened(given.url, client_options) if client_options.keys() <= {"allow_http"} else None
     url = _url_of(obj)
     if kind.__name__ not in _BUCKETS or url is None or given.credential_provider is not None:
@@ -123,7 +123,7 @@ def _url_of(obj: object) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return an option as a caller writes it: obstore gives back flags as text."""
+    """Return an option as a caller writes it, because obstore returns flags as text."""
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
@@ -135,7 +135,7 @@ _numbers_of_objects: dict[int, int] = {}
 
 
 def _number_of(obj: object) -> int:
-    """Return the number of `obj`, the same as long as it lives: stores over one object must share locks and caches."""
+    """Return the number of `obj`, the same for life, because stores over one object must share locks and caches."""
     number = _numbers_of_objects.get(id(obj))
     if number is None:
         number = _numbers_of_objects.setdefault(id(obj), _numbers.next())
@@ -170,12 +170,12 @@ class _ObjectKey:
 class ObspecStore(ProbedStore):
     """The objects that `obj` reaches by obspec's methods.
 
-    The methods are called on the loop of the I/O thread. Those that `obj` lacks are not supported: without `put_async`
-    and `delete_async` the store cannot be written to, without `list_async` it cannot list.
+    The methods are called on the loop of the I/O thread. Without `put_async` and `delete_async` the store cannot be
+    written to, and without `list_async` it cannot list.
 
     Args:
         obj: an object with at least `get_async`.
-        url: the canonical URL of the root, without secrets; by default one that says the class of `obj`, the same for
+        url: the canonical URL of the root, without secrets; by default one that names the class of `obj`, the same for
             each store over `obj`.
     """
 
@@ -250,16 +250,12 @@ class ObspecStore(ProbedStore):
 
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self._url)
-        try:
-            if hasattr(self._obj, "head_async"):
-                meta = await self._obj.head_async(key)
-            else:
-                meta = (await self._obj.get_async(key, options={"head": True})).meta
-        except Exception as error:
-            if is_missing(error):
-                return None
-            raise self._located(translate(error), key) from error
-        return Entry(key, meta.get("size"), _version(meta))
+        if hasattr(self._obj, "head_async"):
+            meta = await self._unless_missing(key, lambda: self._obj.head_async(key))
+        else:
+            result = await self._unless_missing(key, lambda: self._obj.get_async(key, options={"head": True}))
+            meta = None if result is None else result.meta
+        return None if meta is None else Entry(key, meta.get("size"), _version(meta))
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         check_prefix(prefix, store=self._url)
@@ -280,12 +276,9 @@ class ObspecStore(ProbedStore):
         is_local = is_of_obstore(self._obj) and type(self._obj).__name__ == "LocalStore"
         if is_local or not hasattr(self._obj, "list_with_delimiter_async"):
             return await super().list_dir(prefix)
-        try:
-            found = await self._obj.list_with_delimiter_async(prefix or None)
-        except Exception as error:
-            if is_missing(error):
-                return [], []
-            raise self._located(translate(error), prefix or None) from error
+        found = await self._unless_missing(prefix or None, lambda: self._obj.list_with_delimiter_async(prefix or None))
+        if found is None:
+            return [], []
         keys = sorted(meta["path"] for meta in found["objects"] if meta["path"].startswith(prefix))
         return keys, sorted(f"{name.rstrip('/')}/" for name in found["common_prefixes"])
 
@@ -315,11 +308,7 @@ class ObspecStore(ProbedStore):
         check_key(key, store=self._url)
         if not self.supports.writeable:
             raise self._unsupported("erase")
-        try:
-            await self._obj.delete_async(key)
-        except Exception as error:
-            if not is_missing(error):
-                raise self._located(translate(error), key) from error
+        await self._unless_missing(key, lambda: self._obj.delete_async(key))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         keys = [check_key(key, store=self._url) for key in keys]
@@ -332,14 +321,23 @@ class ObspecStore(ProbedStore):
             except Exception as error:
                 if not is_missing(error):
                     raise self._located(translate(error), None) from error
-                # One that is missing may have ended the call before the others were deleted.
+                # A missing key may have ended the call before the others were deleted.
                 for key in some:
                     await self.erase(key)
 
     # --- helpers -------------------------------------------------------------------------------------------------
 
+    async def _unless_missing(self, key: str | None, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the result of `call`, or None if the object is not stored."""
+        try:
+            return await call()
+        except Exception as error:
+            if is_missing(error):
+                return None
+            raise self._located(translate(error), key) from error
+
     async def _empty(self, key: str, if_match: Version | None) -> Value | None:
-        """Return no bytes of an object: its version and size come from its metadata."""
+        """Return no bytes of an object, with its version and size from its metadata."""
         entry = await self.stat(key)
         if entry is None:
             return None
@@ -378,12 +376,12 @@ def _obspec_range(range: ByteRange) -> Any:
 
 
 def _cut(data: memoryview, size: int, range: ByteRange, given: tuple[int, int]) -> memoryview | None:
-    """Return the bytes of `range`, of an object of `size` bytes, where a store may have returned others, too.
+    """Return the bytes of `range` from those that a store has returned for an object of `size` bytes.
 
-    The lengths decide before the range that the store names: that of obspec-utils' `AiohttpStore` is the requested one
-    where a server sent the whole object, and begins at 0 for the last bytes.
+    The lengths matter more than the range `given` by the store: obspec-utils' `AiohttpStore` names the requested range
+    even if a server sent the whole object, and a range from 0 for the last bytes.
 
-    Returns: the bytes, or None if the data are not those that the store names.
+    Returns: the bytes, or None if the data do not match the range.
     """
     start, stop = resolve_range(size, range)
     if data.nbytes == stop - start:

@@ -14,7 +14,7 @@ from aiozarr.common.formatting import did_you_mean
 from aiozarr.model import is_unicode
 
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
-"""The type of a value: a str without blanks, any str, a bool, a number or an int above 0, a mapping, anything.
+"""The type of a value: a str without blanks, any str, a bool, a number or an int above 0, a mapping, or any type.
 
 Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
 
@@ -138,7 +138,7 @@ class OptionTable:
     def to_fsspec(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return `given` with our and obstore's options under the names of fsspec's file system.
 
-        Other options are passed on unchanged: the file system knows more than the table does.
+        Other options are passed on unchanged, because the file system may know them.
 
         Raises:
             TypeError: a value of the wrong type, or an option that the file system does not have.

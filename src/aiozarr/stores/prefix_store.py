@@ -120,7 +120,7 @@ class PrefixStore(WrapperStore):
         return [key[skip:] for key in keys], [each[skip:] for each in prefixes]
 
     async def probe_conditional_writes(self) -> bool:
-        """Probe by a write below the prefix, unless the inner store has the answer."""
+        """Probe by a write below the prefix, unless the inner store was probed."""
         return await self._probe_below("")
 
     async def _probe_below(self, prefix: str) -> bool:

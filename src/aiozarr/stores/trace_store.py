@@ -1,4 +1,4 @@
-"""Stores for measurements: one reports every operation to a callback, one has the latency of a remote store."""
+"""Stores for measurements: one reports every operation to a callback, another adds the latency of a remote store."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from aiozarr.stores.wrapper_store import (
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.01
-"""An operation uses the bandwidth alone for this long, then the others have their turn."""
+"""The time for which one operation uses the whole bandwidth, before the next one does."""
 
 
 class LatencyStore(WrapperStore):
-    """Waits `seconds` in every operation, once per listing, before it calls the inner store.
+    """Waits `seconds` before each call of the inner store, once per listing.
 
     With `bytes_per_second`, all operations of one loop share this bandwidth. Writes use it before the inner store is
     called, reads after. The time is the running loop's, so tests in virtual time (`aiozarr.testing.virtual_time`) do
@@ -77,7 +77,7 @@ class LatencyStore(WrapperStore):
 
 
 class _Bandwidth:
-    """Bandwidth that operations use in turn, a slice each. Each loop has a clock, and so a bandwidth, of its own."""
+    """Bandwidth that operations use in turn, a slice each. Each loop has its own clock, and so its own bandwidth."""
 
     def __init__(self) -> None:
         # The time from which on the bandwidth of a loop is free.

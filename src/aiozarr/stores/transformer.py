@@ -94,7 +94,7 @@ def wrap_store(store: Store, prefix: str, transformers: Sequence[StorageTransfor
 
 
 class CachingTransformer(StorageTransformer):
-    """Caches up to `max_bytes` of encoded chunks, the most recently used; arrays that share the object share the limit.
+    """Caches up to `max_bytes` of the most recently used encoded chunks; arrays that share the object share the limit.
 
     A write through it invalidates the cached value, whether or not it succeeds. Writes of other clients are not seen
     while a value is cached, so it is for data that others do not change. A request with `if_match` is never answered
@@ -148,7 +148,7 @@ class CachedChunkStore(CacheStore):
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's: writes through both are serialised together."""
+        """The inner store's, so that writes through both are serialised together."""
         return self._store.identity
 
     def _settings(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
 
     Raises:
         UnknownSchemeError: no store opens such URLs (also a `ValueError`).
-        ImportError: fsspec knows the protocol, and its package is not installed.
+        ImportError: fsspec knows the protocol, but its package is not installed.
         InvalidKeyError: the URL, or the local path, has a lone surrogate that no name can contain.
         ValueError: the URL is not complete.
         TypeError: the store does not have one of `storage_options`.
@@ -91,8 +91,8 @@ def from_references(
 ) -> Store:
     """Return a read-only store of virtual references: keys whose bytes are ranges of other objects.
 
-    Nothing is read before the first key is wanted. References may name objects of the document's own origin (its
-    server, its bucket, or the folder of a local document), and what `resolve` allows.
+    Nothing is read before the first key is needed. References may name objects of the document's own origin (its
+    server, its bucket, or the folder of a local document), and locations that `resolve` allows.
 
     Args:
         target: the URL or path of a JSON document of kerchunk's or of a directory of parquet record files, or the
@@ -128,7 +128,7 @@ def register_store(scheme: str) -> Callable[[Opener], Opener]:
 
 
 def _check_slashes(path: str) -> None:
-    """Refuse a path that looks like a URL without its second slash: it would create a directory `s3:`."""
+    """Refuse a path that looks like a URL without its second slash, because it would create a directory `s3:`."""
     scheme, colon, rest = path.partition(":")
     if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
         meant = f"{scheme}://{rest if scheme.lower() == 'file' else rest.lstrip('/')}"  # a file URL has no host
@@ -211,7 +211,7 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
         rest = rest.removeprefix("::")
     if not rest:
         raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
-    # The last mark: URLs of buckets may contain one too, and the path after our mark is encoded.
+    # The last mark, because URLs of buckets may contain one too, and the path after our mark is encoded.
     location, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
         location, more = split_archive(rest) or (rest, "")
@@ -265,7 +265,7 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
     address, query = _without_query(location)
     above, _, name = address.rpartition("/")
     if above.endswith(":/") or not name:
-        # Without the URL, which may have a password.
+        # The message omits the URL, which may have a password.
         raise ValueError(
             "an archive or a document needs a URL that names a file in a store, as in zip::s3://bucket/data.zip"
         )
@@ -285,7 +285,7 @@ def _references(rest: str, options: dict[str, Any]) -> Store:
     document: Any = own.pop("fo", None)
     inner, chain, location = rest.removeprefix("://").partition("::")
     if chain:
-        # The mark is the last one: URLs of buckets may contain one too, and the path after our mark is encoded.
+        # The mark is the last one, because URLs of buckets may contain one too, and the path after our mark is encoded.
         document, mark, more = (location[:-1], "!", "") if location.endswith("!") else location.rpartition("!/")
         if not mark:
             document, more = location, ""

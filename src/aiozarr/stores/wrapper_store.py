@@ -1,8 +1,8 @@
 """A store around a store: each primitive operation calls the same operation of the inner store.
 
 A wrapper overrides the operations that it changes. The derived operations of `Store`, such as `get` and `list`, call
-the primitive ones, so they follow. Wrappers of this package override `_around`, to change all operations at once. Here
-each operation lasts as long as its own bytes (`LatencyStore` also shares the bandwidth between operations):
+the primitive ones, so they change too. Wrappers of this package override `_around`, to change all operations at once.
+Here each operation lasts as long as its own bytes (`LatencyStore` also shares the bandwidth between operations):
 
     class SlowStore(WrapperStore):
         def __init__(self, store, bytes_per_second):
@@ -81,15 +81,15 @@ class StoreOperation:
 
 
 class WrapperStore(Store):
-    """Forwards every primitive operation, so that the inner store's own way of it is used.
+    """Forwards every primitive operation to the inner store, which may have a cheaper way.
 
-    A subclass overrides the operations that it changes. One that does the same around all of them overrides `_around`,
-    and `scan`, which is an iterator. A wrapper has the same values under the same keys as the inner store, unless it
+    A subclass overrides the operations that it changes. To do the same around all of them, it overrides `_around`, and
+    `scan`, which is an iterator. A wrapper has the same values under the same keys as the inner store, unless it
     overrides `identity`, and so shares locks, caches and budget with it. It equals a wrapper of the same class and
     settings around an equal store.
 
-    A wrapped blocking store, such as `LocalStore`, is called by its coroutines, in threads of the loop, and no longer
-    in the workers that decode. That costs some microseconds per request.
+    A wrapped blocking store, such as `LocalStore`, is called through its coroutines, which use threads of the loop, and
+    not by the workers that decode. That costs some microseconds per request.
     """
 
     def __init__(self, store: Store) -> None:
@@ -105,7 +105,7 @@ class WrapperStore(Store):
 
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # read from the inner store, which may learn more
-        """What the inner store supports at this moment."""
+        """The capabilities of the inner store at this moment."""
         supports = self._store.supports
         if supports.bounded_reads and not (self._takes_max_bytes and self._store.has_bounded_reads):
             supports = replace(supports, bounded_reads=False)
@@ -200,12 +200,12 @@ class WrapperStore(Store):
 
     @property
     def origin(self) -> Hashable:
-        """The inner store's: both share one budget."""
+        """The inner store's, so that both share one budget."""
         return self._store.origin
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's: both have the same values."""
+        """The inner store's, because both have the same values."""
         return self._store.identity
 
     def object_identity(self, key: str) -> Hashable:
@@ -235,7 +235,7 @@ class WrapperStore(Store):
 
 @asynccontextmanager
 async def entries_of(store: Store, prefix: str) -> AsyncGenerator[AsyncIterator[Entry], None]:
-    """Open a listing of `store`, and close it at the end, also if it was not read to its end."""
+    """Open a listing of `store`, and close it at the end, even if it was not read completely."""
     entries = store.scan(prefix)
     try:
         yield entries
@@ -259,7 +259,7 @@ def transferred_bytes(operation: StoreOperation, result: Any) -> int:
 
 
 class ReadOnlyStore(WrapperStore):
-    """Refuses writes before any request is sent; reads go to the inner store.
+    """Refuses writes before any request is sent, and forwards reads to the inner store.
 
     Closing it closes the inner store.
 
@@ -272,7 +272,7 @@ class ReadOnlyStore(WrapperStore):
 
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # as in the base class
-        """What the inner store supports, except for writes."""
+        """The capabilities of the inner store, except for writes."""
         return replace(super().supports, writeable=False, conditional_writes=False, conditional_erases=False)
 
     async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""The store of the engine for one of zarr-python's stores: a native one where that is exact, an adapter otherwise."""
+"""Maps zarr-python's stores to the engine's: to a native store if that is exactly equivalent, else to an adapter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def engine_store(store: Any, loop: asyncio.AbstractEventLoop) -> Store:
 
     Args:
         store: the store of zarr-python.
-        loop: the loop that it belongs to; an adapter asks it there.
+        loop: the loop that it belongs to, on which an adapter calls it.
     """
     found = _mapped.get(id(store))
     if found is None or found[0]() is not store:
@@ -33,7 +33,7 @@ def engine_store(store: Any, loop: asyncio.AbstractEventLoop) -> Store:
 
 def _remember(store: Any, native: Store | None) -> tuple[ref[Any], Store | None]:
     number = id(store)
-    # The argument, because a module has lost its names when the interpreter exits.
+    # By the argument, because a module has lost its names when the interpreter exits.
     forget = partial(_mapped.pop, number, None)
     entry = (ref(store, lambda _: forget()), native)
     with _lock:
@@ -44,7 +44,7 @@ def _remember(store: Any, native: Store | None) -> tuple[ref[Any], Store | None]
 def native_store(store: Any) -> Store | None:
     """Return a store of aiozarr that reaches the same objects with the same rights, or None if that is not certain.
 
-    Subclasses may have overridden anything, so that only zarr-python's own classes count.
+    Only zarr-python's own classes count, because subclasses may have overridden anything.
     """
     kind = type(store)
     mapping = _NATIVE.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -53,14 +53,14 @@ def native_store(store: Any) -> Store | None:
     try:
         return mapping(store)
     except (TypeError, ValueError, ImportError, OSError, AttributeError):
-        # An option that the own client does not have, or a system that it does not run on.
+        # aiozarr's own client lacks an option, or does not run on this system.
         return None
 
 
 def from_zarr(target: Any) -> Store:
     """Return a store for a store of zarr-python, or for the location of its `Group` or `Array`.
 
-    A store without an equal of aiozarr's own is asked on the loop that zarr-python's blocking functions run on.
+    A store without an equivalent is called on the loop of zarr-python's blocking functions.
     """
     from zarr.core.sync import _get_loop
 
@@ -80,12 +80,12 @@ def _from_local(store: Any) -> Store | None:
 
 
 def _from_memory(store: Any) -> Store | None:
-    # Another mapping may make its buffers anew at each access.
+    # Another mapping may make new buffers at each access.
     return BufferStore(store._store_dict) if type(store._store_dict) is dict else None
 
 
 def _from_zip(store: Any) -> Store | None:
-    """An archive that zarr-python has open for writing has no directory yet."""
+    """Return the store of an archive. One that zarr-python has open for writing has no directory yet."""
     from aiozarr.stores.zip import ZipStore
 
     if not (store.read_only and getattr(store, "_zmode", "r") == "r" and isinstance(store.path, str | os.PathLike)):
@@ -94,10 +94,7 @@ def _from_zip(store: Any) -> Store | None:
 
 
 def _from_fsspec(store: Any) -> Store | None:
-    """By the own clients if all options of the file system are known to them, otherwise by the file system.
-
-    Other file systems are asked on zarr-python's loop, which they belong to.
-    """
+    """Use aiozarr's own client if it knows all options of the file system, else that on zarr-python's loop."""
     from zarr.storage._fsspec import ALLOWED_EXCEPTIONS
 
     from aiozarr.stores.fsspec.store import FsspecStore
@@ -116,7 +113,7 @@ def _from_fsspec(store: Any) -> Store | None:
 
 
 def _from_obstore(store: Any) -> Store | None:
-    """By the own clients if they have all options of obstore's store, otherwise by its methods."""
+    """Use aiozarr's own client if it has all options of obstore's store, else the store's methods."""
     from aiozarr.stores.obspec_store import from_obspec
 
     return from_obspec(store.store)
@@ -135,7 +132,7 @@ def _own(store: Any) -> Store | None:
 
 
 def _from_icechunk(store: Any) -> Store | None:
-    """A writable session may change what it holds."""
+    """Use the session's references if it is read-only; a writable session may change."""
     from aiozarr.stores.reference.icechunk_table import from_session
 
     return from_session(store) if store.session.read_only else None

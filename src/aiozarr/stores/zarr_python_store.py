@@ -1,4 +1,4 @@
-"""Stores of zarr-python as the engine sees stores: any of them, asked on its own loop, and its store in memory."""
+"""Adapters of zarr-python's stores for the engine: any store, called on its own loop, and its store in memory."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _PROCESS = uuid4().hex
 """Buffers are pickled with their versions."""
 
 _lock = ForkSafeLock()
-"""Several stores may have one dictionary, and an operation takes a microsecond."""
+"""One lock for all, because several stores may have one dictionary, and an operation takes a microsecond."""
 
 
 class AdaptedStore(Store):
-    """Any store of zarr-python. It has no versions: nothing of it is cached beyond one operation."""
+    """Any store of zarr-python. It has no versions, so nothing is cached beyond one operation."""
 
     def __init__(self, store: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
@@ -152,7 +152,7 @@ class BufferStore(BlockingStore):
 
 
 def _version_of(buffer: Any) -> Version:
-    """Return the version of a buffer, which is noted in it: a write puts another buffer into its place."""
+    """Return the version of a buffer, which is stored in it, because a write replaces the buffer."""
     generation: str = buffer.__dict__.setdefault("_aiozarr_generation", f"{_PROCESS}-{_generations.next()}")
     return Version(generation=generation)
 

@@ -34,7 +34,7 @@ class Node(Generic[N]):
     def __init__(self, node: N) -> None:
         self._async: N = node
 
-    # Groups have these too: they are defined on an abstract base, which has no instances.
+    # Groups have these too, because they are defined on an abstract base, which has no instances.
     store = Forwarded(AsyncArray, lambda node: node.store)
     path = Forwarded(AsyncArray, lambda node: node.path)
     name = Forwarded(AsyncArray, lambda node: node.name)
@@ -138,7 +138,7 @@ class Array(UnreadValues, Node[AsyncArray]):
         return Array(self._async.with_storage_transformer(transformer))
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return what tells this array from others for dask: its URL, the server and the metadata. Makes no request."""
+        """Return the identity of this array for dask: its URL, the server and the metadata. Makes no request."""
         return ("aiozarr.sync.Array", self.url, plain_parts(self.store.origin), repr(self.metadata))
 
     def _repr_html_(self) -> str:
@@ -257,7 +257,7 @@ class View(UnreadValues):
         from aiozarr.hierarchy.casting import convert_values, is_large_cast
 
         if not is_large_cast(values, self.dtype):
-            # Cast in this thread: the cast may run user code, which may call this package again.
+            # Cast in this thread, because the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
         wait(lambda callback: self._async.write(values, callback, casting), progress)
 
@@ -277,7 +277,7 @@ class View(UnreadValues):
 
 
 def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
-    """Return the elements for numpy's array protocol, as a 0-d array where there are no axes.
+    """Return the elements for numpy's array protocol, as a 0-d array if there are no axes.
 
     Raises:
         ValueError: `copy` is False, and reading always copies.

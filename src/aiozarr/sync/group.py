@@ -46,10 +46,10 @@ class Group(Node[AsyncGroup]):
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        # A handle is true without I/O, also if the group is empty.
+        # A handle is true without I/O, even if the group is empty.
         return True
 
-    # Type checkers do not see this one: it would make the assignment valid for them.
+    # Hidden from type checkers, for which it would make the assignment valid.
     if not TYPE_CHECKING:
 
         def __setitem__(self, name: object, values: object) -> NoReturn:
@@ -84,7 +84,7 @@ class Group(Node[AsyncGroup]):
 
     def members(self, max_depth: int | None = 0) -> Iterator[tuple[str, AnyNode]]:
         """Iterate over the nodes below; arguments and errors are those of `aiozarr.Group.members`."""
-        # Batch by batch: each step of an iteration waits for the I/O thread.
+        # Batch by batch, because each step of an iteration waits for the I/O thread.
         with closing(iterate(listed_levels(self._async, max_depth), unchanged)) as batches:
             for found in chain.from_iterable(batches):
                 if isinstance(found.metadata, Exception):

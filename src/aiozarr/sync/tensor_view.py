@@ -94,7 +94,7 @@ class TensorView:
     def write(self, values: ArrayLike, progress: ProgressLike = None) -> None:
         """Write `values`; arguments and errors are those of `aiozarr.driver.TensorView.write`."""
         if not is_large_cast(values, self.dtype):
-            # Cast in this thread: the cast may run user code, which may call this package again.
+            # Cast in this thread, because the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype)
         wait(lambda callback: self._async.write(values, callback), progress)
 

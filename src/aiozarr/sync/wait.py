@@ -1,4 +1,4 @@
-"""What all blocking names are made of: calls that wait for a coroutine on the I/O thread, and forwarded properties."""
+"""The base of all blocking names: calls that wait for a coroutine on the I/O thread, and forwarded properties."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Forwarded(property, Generic[T]):
 def data_in_this_thread(function: Callable[P, B]) -> Callable[P, B]:
     """Return a blocking function whose `data` become an array in the calling thread.
 
-    Making an array may run user code, which may call this package again: the I/O thread would wait for itself.
+    Making an array may run user code, which may call this package again, so that the I/O thread would wait for itself.
     """
 
     @wraps(function)
@@ -126,7 +126,7 @@ def data_in_this_thread(function: Callable[P, B]) -> Callable[P, B]:
 
 
 def unchanged(value: A) -> A:
-    """Return `value`: for results that need no wrapping."""
+    """Return `value`, for results that need no wrapping."""
     return value
 
 

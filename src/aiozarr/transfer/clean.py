@@ -1,4 +1,4 @@
-"""`clean`: finds and removes what killed processes of aiozarr have left at a location."""
+"""`clean`: finds and removes leftovers of killed aiozarr processes at a location."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from aiozarr.stores.wrapper_store import WrapperStore
 from aiozarr.transfer.copy import opened
 
 MIN_AGE_SECONDS = 3600.0
-"""Younger leftovers stay: their process may be running on another machine."""
+"""Younger leftovers stay, because their process may be running on another machine."""
 
 _PROBE_NAME = re.compile(PROBE_PREFIX + "([0-9a-f]{1,12})-[0-9a-f]{16}")
 
@@ -57,25 +57,25 @@ async def clean(
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
 ) -> list[Leftover]:
-    """Find what killed processes of aiozarr have left at `target` at least an hour ago, and remove it if `delete`.
+    """Find leftovers of killed aiozarr processes at `target`, at least an hour old, and remove them if `delete`.
 
     On a local disk these are temporary files without a writer: below a directory, at any depth, and beside a zip
     archive. Links to directories are not followed. In other stores these are objects that a test of conditional writes
     has stored, and on S3 uploads in parts that a copy has begun, which have a record beside their object. A listing of
     the whole target finds both. Nothing else is removed: files, objects and uploads of other programs stay, and so do
-    the journals of copies and conversions, by which `resume=True` continues.
+    the journals of copies and conversions, which `resume=True` needs.
 
-    A copy that uploads one object for more than an hour is not told from a killed one: do not delete while it runs.
-    Values of more than 64 MiB that are not copied from a file or another bucket are uploaded without such a record. A
-    lifecycle rule of the bucket removes what is left of them, and Google's and Azure's servers do so after a week.
+    A copy that uploads one object for more than an hour looks like a killed one, so do not delete while it runs. Values
+    of more than 64 MiB that are not copied from a file or another bucket are uploaded without such a record. A
+    lifecycle rule of the bucket can remove their remains, and Google's and Azure's servers do so after a week.
 
     Args:
         target: a URL, a local path, or a `Store` that is not a wrapper of another one.
-        delete: remove what was found.
+        delete: remove the leftovers.
         storage_options: options of the store, for a URL.
         settings: limits and policies.
 
-    Returns: what was found, in the order of the listing.
+    Returns: the leftovers, in the order of the listing.
 
     Raises:
         UnsupportedOperationError: the store cannot be listed, or is a wrapper.
@@ -85,7 +85,7 @@ async def clean(
     report = current_recorder()
 
     async def work(engine: Engine) -> list[Leftover]:
-        from aiozarr.stores.zip.local_zip import LocalZipStore  # imported on use: most programs have no archives
+        from aiozarr.stores.zip.local_zip import LocalZipStore  # imported here because most programs have no archives
 
         async with AsyncExitStack() as stack:
             store = await opened(stack, target, storage_options, settings)

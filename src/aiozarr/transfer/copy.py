@@ -60,7 +60,7 @@ async def copy(
 
     Consolidated metadata of groups above the destination are invalidated before the first object is stored, and
     rewritten at the end. An interrupted copy, or one with failed objects, leaves none; a resumed copy completes them.
-    Those of groups inside the destination that the source does not have stay as they are.
+    Consolidated metadata of groups inside the destination that the source does not have are not changed.
 
     The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
     metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit
@@ -68,16 +68,16 @@ async def copy(
 
     Args:
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
-        destination: the location of the copy; likewise.
+        destination: the location of the copy, in the same forms.
         path: the node, or other prefix, of the source that is copied; `""` is all of it.
         select: the part of arrays that is copied: a slice or a single value for each dimension that is cut, such as
-            `{"time": slice(0, 24), "lat": slice(40.0, 60.0)}`. Integers are indexes, a single one keeps the dimension
+            `{"time": slice(0, 24), "lat": slice(40.0, 60.0)}`. Integers are indexes; a single one keeps the dimension
             with length 1. Other values are coordinates, both bounds included, by the one-dimensional array of the
-            dimension's name beside the array or above it. Of a single array, the text of a number names a dimension,
-            too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it cuts are
-            decoded and encoded again: all of them, if it begins inside a chunk.
+            dimension's name beside the array or above it. If the source is a single array, the text of a number names a
+            dimension, too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it
+            cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
-        exclude: patterns of keys that are not copied, also of those that `include` names.
+        exclude: patterns of keys that are not copied, even if `include` matches them.
         overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
             destination that may not be listed is not checked, and keeps chunks that the source does not have.
         resume: continue an interrupted copy. Objects that it copied are skipped, unless they have another size or
@@ -92,7 +92,7 @@ async def copy(
             Objects whose bytes are there already are skipped, as with `skip_equal`.
         skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
             report it, or of equal bytes in local files. Objects of a source without a listing are read and compared.
-            Goes with `overwrite` or `delete`.
+            Requires `overwrite` or `delete`.
         dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
@@ -134,7 +134,7 @@ async def copy(
         part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",
     )
     if select is not None:
-        # Imported on use: a copy of bytes needs no numpy.
+        # Imported here because a copy of bytes needs no numpy.
         from aiozarr.transfer.dimension_selection import check_selection
 
         check_selection(select)
@@ -142,7 +142,7 @@ async def copy(
     outer = current_recorder()
 
     async def work(engine: Engine) -> CopyReport:
-        # A record of its own: the result counts this copy alone.
+        # A separate record, because the result counts this copy alone.
         report = Report(outer=outer)
 
         async with AsyncExitStack() as stack:
@@ -152,7 +152,7 @@ async def copy(
                 scan = engine.scheduled(source_store, settings, report).scan
                 listing = StartedListing(scan())
                 stack.push_async_callback(listing.aclose)
-            # Imported, in a thread, while the first page is on its way.
+            # Imported in a thread, while the first page is received.
             await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))
             from aiozarr.transfer.copy_operation import CopyOperation
 
@@ -185,13 +185,13 @@ async def opened(stack: AsyncExitStack, target: Target, options: Mapping[str, An
 
 
 def child_store(store: Store, path: str) -> Store:
-    """Return the part of `store` below the node `path`, as a store of the same kind where there is one."""
+    """Return the part of `store` below the node `path`, as a store of the same kind if possible."""
     path = path.strip("/")
     if not path:
         return store
     child = store.child_store(path)
     if child is None:
-        # Imported on use: most programs need no wrapper.
+        # Imported here because most programs need no wrapper.
         from aiozarr.stores.prefix_store import PrefixStore
 
         child = PrefixStore(store, path)

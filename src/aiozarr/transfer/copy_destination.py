@@ -1,4 +1,4 @@
-"""The destination of one copy: what it holds before, its preparation for the first object, and what is removed."""
+"""The destination of one copy: its listing before, its preparation for the first object, and removals at the end."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class DestinationListing:
 
 @dataclass(eq=False)
 class CopyDestination:
-    """The destination of one copy. Lives on the I/O thread.
+    """The destination of one copy. Used on the I/O thread only.
 
     Args:
         copier: copies the objects, between the same stores.
-        rules: what is copied, and how.
+        rules: which objects are copied, and how.
         counters: count removed objects.
-        objects: the objects of a source that is not listed: they follow from metadata, without sizes and versions.
+        objects: the objects of a source that is not listed, derived from metadata, without sizes and versions.
 
     Attributes:
         journal: the records of copied objects.
@@ -115,7 +115,7 @@ class CopyDestination:
     # --- before the first object -------------------------------------------------------------------------------------
 
     async def begin(self) -> CopyCounters | None:
-        """Look at the destination, and begin or continue the journal.
+        """List the destination, and begin or continue the journal.
 
         Returns: the counts of the copy if it is complete already; None if objects are to be copied.
 
@@ -168,7 +168,7 @@ class CopyDestination:
         may_replace = rules.may_replace
         if not self._store.supports.listable or (may_replace and not self.journal.is_kept and not rules.compares):
             return found
-        # A resumed copy and a mirror look at all objects, an overwritten destination is asked for an old journal.
+        # A resumed copy and a mirror need all objects; an overwritten destination is searched for an old journal.
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
         documents: list[str] = []
@@ -295,13 +295,13 @@ class CopyDestination:
             if self._has_consolidated_above:
                 await self._invalidate_consolidated()
             if self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
-                # A resumed copy, too: the interrupted one may have come no further than the header.
+                # Also for a resumed copy, because the interrupted one may have stored no more than the header.
                 await self._withdraw_documents()
         except StoreError as error:
             raise CopyError(f"{self._store.url} could not be written: {error}") from error
 
     async def _invalidate_consolidated(self) -> None:
-        # Imported on use, in a thread: other copies need no numpy.
+        # Imported here, in a thread, because other copies need no numpy.
         await in_thread(lambda: import_module("aiozarr.hierarchy.internal"))
         from aiozarr.hierarchy.internal import ConsolidatedAncestors, NodeAccess
 
@@ -311,10 +311,10 @@ class CopyDestination:
         await self._ancestors.invalidate(self.journal.invalidated, self.journal.record_invalidated)
 
     async def _withdraw_documents(self) -> None:
-        """Remove documents by which new chunks would be read wrongly: an interrupted copy must not look complete.
+        """Remove documents by which new chunks would be misread, so that an interrupted copy does not look complete.
 
-        Chunks of such arrays are removed, too: local files of theirs may have the names of new directories. They stay
-        if the journal may name some of them as copied.
+        Chunks of such arrays are removed, too, because local files may have the names of new directories. They stay if
+        the journal may name some of them as copied.
         """
         source, limit = self.source, self.destination.settings.max_metadata_bytes
 
@@ -360,11 +360,11 @@ class CopyDestination:
     # --- after the last one ------------------------------------------------------------------------------------------
 
     async def delete_extra(self, mirror: Mirror) -> None:
-        """Remove objects of the destination that the source does not have: documents of a page first.
+        """Remove objects of the destination that the source does not have, the documents of a page first.
 
-        Unless the copy deletes all of them, they are those of copied nodes: chunks that would be read with the new
-        documents, and documents that would take precedence. A link to a directory is removed if all behind it would be;
-        objects behind a link are never removed.
+        Unless the copy deletes all of them, only objects of copied nodes are removed: chunks that would be read with
+        the new documents, and documents that would take precedence. A link to a directory is removed if all objects
+        behind it would be; objects behind a link are never removed.
         """
         batch: list[str] = []
         # Links to directories, and whether something behind one of them stays.
@@ -419,11 +419,11 @@ class CopyDestination:
         if not self.rules.dry_run:
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
-            # Those of a process that was killed just before this one began were too new then.
+            # Temporary files of a process that was killed just before this one began were too new then.
             await self._store.sweep(None)
 
     async def close(self) -> None:
-        """Stop writing the journal, and let other changes of the groups above go on."""
+        """Stop writing the journal, and allow other changes of the groups above."""
         await self.journal.close()
         if self._ancestors is not None:
             await self._ancestors.close()

@@ -34,23 +34,23 @@ from aiozarr.transfer.report import CopyCounters, CopyReport
 OBJECT_CONCURRENCY = 128
 """Objects that are copied concurrently if the number of requests adapts: twice its initial limit of 64 per store.
 
-Each sends its requests by itself; more of them would make other readers wait longer for their turn.
+Each sends its own requests; more of them would make other readers wait longer.
 """
 DEFERRED_CONCURRENCY = 16
 MAX_BATCH_OBJECTS = 64
 MAX_UPLOADED_OBJECTS = 8
 """Small files that one worker reads together for uploads; each is a request of its own."""
 MAX_BATCH_BYTES = 1 << 20
-"""Small files that a worker copies in one call: for each call a worker waits once for the loop."""
+"""Small files that a worker copies in one call, because for each call a worker waits for the loop once."""
 
 
 @dataclass(eq=False)
 class CopyOperation:
-    """One copy between two disjoint stores. Lives on the I/O thread.
+    """One copy between two disjoint stores. Used on the I/O thread only.
 
     Args:
-        copier: copies the objects. Its report receives the totals of the requests, which are then those of the result.
-        rules: what is copied, and how.
+        copier: copies the objects. Its report counts the requests, and these counts become part of the result.
+        rules: which objects are copied, and how.
         progress: called when an object is finished.
         objects: the objects of the source, if its own listing does not have them.
         listing: the listing of the source, if it has begun.
@@ -117,7 +117,7 @@ class CopyOperation:
             raise NodeNotFoundError(message, url=url, path="")
         mirror = None if self._counters.failed else self._copy_destination.mirror
         if mirror is not None and not self.rules.delete:
-            # Before the documents: a reader of the new ones reads no older chunk.
+            # Before the documents, so that a reader of the new ones reads no older chunk.
             await self._copy_destination.delete_extra(mirror)
         await self._copy_documents(documents)
         if mirror is not None and self.rules.delete and not self._counters.failed:
@@ -217,7 +217,7 @@ class CopyOperation:
             ):
                 self._counters.add("skipped", entry, entry.size or 0)
             elif may_be_equal and self.objects is not None and not is_document(key):
-                # Compared by the workers: it takes a request.
+                # Compared by the workers, because it takes a request.
                 yield (entry,)
             elif is_document(key):
                 documents[key] = entry
@@ -274,7 +274,7 @@ class CopyOperation:
             try:
                 copied = await self.copier.copy(entry)
             except Exception as error:
-                # Any exception of a store, also of one that is not ours, is a failure of this object.
+                # Any exception of a store, which may be the user's own, is a failure of this object.
                 self._fail(entry, error)
                 return
         if copied is None:

@@ -1,7 +1,7 @@
-"""The rules of a copy: what it does with objects of source and destination, which keys it has, and their order.
+"""The rules of a copy: its treatment of objects of source and destination, the keys that it copies, and their order.
 
-Metadata documents come in an order that shows no incomplete node. Source and destination must be disjoint: neither
-is, or contains, the other.
+Metadata documents are stored in an order that shows no incomplete node. Source and destination must be disjoint:
+neither is, or contains, the other.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeyFilter:
 
 @dataclass(frozen=True)
 class CopyRules:
-    """What a copy does with the objects of source and destination; each as of `aiozarr.copy`.
+    """The options of a copy for the objects of source and destination, as in `aiozarr.copy`.
 
     Attributes:
         keys: the keys that are copied.
@@ -133,7 +133,7 @@ def is_document(key: str) -> bool:
 
 
 def is_node_document(key: str) -> bool:
-    """Return whether `key` is that of a document that says how chunks are decoded."""
+    """Return whether `key` is that of a document that describes how chunks are decoded."""
     return key.rpartition("/")[2] in (V3_KEY, ARRAY_KEY, META_KEY)
 
 
@@ -159,7 +159,7 @@ def stores_above(store: Store) -> Iterator[tuple[Store, str]]:
 def document_levels(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Iterate over metadata documents in groups, each of which may be stored after the previous ones.
 
-    The deepest nodes come first and the root last: a reader that sees a node sees everything below it.
+    The deepest nodes come first and the root last, so that a reader that sees a node sees everything below it.
     """
     for _, level in groupby(sorted(entries, key=_storing_order), key=_storing_order):
         yield list(level)
@@ -177,7 +177,7 @@ _LOCAL_SCHEMES = ("file://", "memory://", f"{ZIP_PREFIX}file://")
 async def check_disjoint(source: Store, destination: Store) -> None:
     """Check that neither store is, or contains, the other. Symbolic links in local roots are resolved.
 
-    An archive may be unpacked into its directory, and not be written from it. Stores of one server that are opened with
+    An archive may be unpacked into its directory, but not written from it. Stores of one server that are opened with
     different credentials count as disjoint.
 
     Raises:
@@ -187,7 +187,7 @@ async def check_disjoint(source: Store, destination: Store) -> None:
         raise ValueError(f"source and destination are the same: {source.url}")
     if source.origin != destination.origin and not source.url.startswith(_LOCAL_SCHEMES):
         return
-    # In a thread: resolving symbolic links may wait for a disk.
+    # In a thread, because resolving symbolic links may wait for a disk.
     source_url, destination_url = await in_thread(lambda: (_comparable_url(source), _comparable_url(destination)))
     if source_url == destination_url:
         raise ValueError(f"source and destination are the same: {source.url}")
@@ -201,7 +201,7 @@ def _comparable_url(store: Store) -> str:
     if isinstance(store, LocalStore):
         return f"file://{os.path.realpath(store.root)}".rstrip("/") + "/"
     if store.url.startswith(f"{ZIP_PREFIX}file://"):
-        # Imported on use: few copies have an archive.
+        # Imported here because few copies have an archive.
         from aiozarr.stores.zip.local_zip import LocalZipStore
 
         if isinstance(store, LocalZipStore):

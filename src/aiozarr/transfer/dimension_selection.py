@@ -32,7 +32,7 @@ def check_selection(selection: Selection) -> None:
     """Check the form of a selection.
 
     Raises:
-        TypeError, ValueError: it is no mapping of names to slices and values, or has a step.
+        TypeError, ValueError: it is not a mapping of names to slices and values, or has a step.
     """
     if not isinstance(selection, Mapping):
         raise TypeError(f"select is a mapping such as {{'time': slice(0, 24)}}, not {type(selection).__name__}")
@@ -47,7 +47,7 @@ def check_selection(selection: Selection) -> None:
 
 
 def is_index(part: Any) -> bool:
-    """Return whether a part of a selection has indexes, and no coordinates."""
+    """Return whether a part of a selection has indexes, not coordinates."""
     bounds = (part.start, part.stop) if isinstance(part, slice) else (part,)
     return all(bound is None or _is_integer(bound) for bound in bounds)
 
@@ -91,7 +91,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
     Args:
         part: a slice of coordinates, or one that must exist.
         values: the coordinates, which ascend or descend.
-        attributes: those of the coordinates: `units` such as `days since 2000-01-01` make times of numbers.
+        attributes: the attributes of the coordinates; `units` such as `days since 2000-01-01` turn numbers into times.
         name: the name of the dimension.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The journal of a copy: which objects are copied, stored beside them until the copy is complete.
+"""The journal of a copy, a record of copied objects that is stored beside them until the copy is complete.
 
-`Journal` is also the base of the journal of conversions. A mirror compares what the destination has already, and what
-the source lacks.
+`Journal` is also the base of the journal of conversions. A mirror finds the objects that the destination has already,
+and those that the source lacks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from aiozarr.model import JOURNAL_HEADER_KEY, JOURNAL_PREFIX, Entry
 
 MAX_JOURNAL_BYTES = 64 << 20
 MIN_WRITE_SECONDS = 1.0
-"""Finished work is recorded at most this often: the work of the last second is repeated after a crash."""
+"""Finished work is recorded at most this often, so the work of the last second is repeated after a crash."""
 
 
 class Journal:
-    """A document at the destination, with a checksum. Lives on the I/O thread.
+    """A document at the destination, with a checksum. Used on the I/O thread only.
 
     Args:
         store: the destination.
@@ -87,15 +87,15 @@ little."""
 
 
 class CopyJournal(Journal):
-    """The records of one copy at its destination. Lives on the I/O thread.
+    """The records of one copy at its destination. Used on the I/O thread only.
 
-    The header is stored before the first object, and batches of records behind the objects that they name. So each
+    The header is stored before the first object, and batches of records after the objects that they name, so each
     recorded object is complete. The journal is removed after the last document.
 
     Args:
         destination: the destination.
         description: values that identify the copy; an interrupted copy is only resumed by an equal one.
-        is_kept: False for a copy that cannot be resumed, of which nothing is stored.
+        is_kept: False for a copy that cannot be resumed, whose journal is not stored.
 
     Attributes:
         has_records: whether the interrupted copy has recorded objects.
@@ -167,9 +167,9 @@ class CopyJournal(Journal):
         self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
 
     def take(self, entry: Entry) -> bool:
-        """Return whether this state of an object was copied by the interrupted copy, and has its size still.
+        """Return whether the interrupted copy has copied this state of an object, which still has its size.
 
-        Its record is forgotten, because each object is asked for once: the memory is used for the objects seen.
+        Forget its record, because each object is looked up once, so that the memory serves the objects seen.
         """
         if not self._copied:
             return False
@@ -199,11 +199,11 @@ class CopyJournal(Journal):
     def _write_ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled():
-            # Objects without a record are copied again; a destination that fails shows it by the next object.
+            # Objects without a record are copied again, and a failing destination is noticed at the next object.
             task.exception()
 
     async def flush(self) -> None:
-        """Store the remaining records, of a copy that ends without being complete."""
+        """Store the remaining records of a copy that ends without being complete."""
         if self._task is not None:
             await asyncio.wait([self._task])
         if self._batch and self._keys:
@@ -286,7 +286,7 @@ class Mirror:
         self._keys.add(hash(key))
 
     def discard_key(self, key: str) -> None:
-        """Remove a recorded key: the source does not have it after all."""
+        """Remove a recorded key that the source does not have after all."""
         self._keys.discard(hash(key))
 
     def may_have(self, entry: Entry) -> bool:

@@ -24,7 +24,7 @@ from aiozarr.stores import Store
 from aiozarr.transfer.copy_rules import stores_above
 
 MAX_ANCESTORS = 16
-"""Groups above a group that are asked for consolidated metadata."""
+"""Groups above a group whose consolidated metadata are read."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class NodeTree:
         return {path: node for path, node in self.nodes.items() if isinstance(node, ArrayMetadata)}
 
     async def entries(self) -> AsyncGenerator[Entry, None]:
-        """Iterate over all objects that the metadata allow: chunks that are missing, too. None has a size."""
+        """Iterate over all objects that the metadata allow, including missing chunks. None has a size."""
         for path, metadata in self.arrays.items():
             for key in chunk_keys(metadata):
                 yield Entry(key_prefix(path) + key, None)
@@ -59,13 +59,13 @@ def chunk_keys(metadata: ArrayMetadata) -> Iterator[str]:
     """Iterate over the keys of all stored objects of an array, relative to it."""
     encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape))
     grid = resolve_grid(metadata.chunk_grid, metadata.shape)
-    # Lazily: `product` holds the ranges' numbers, not their combinations.
+    # Lazily, because `product` holds the numbers of the ranges, not their combinations.
     for coords in product(*[range(count) for count in grid.shape]):
         yield encoding.encode(coords)
 
 
 async def load_tree(engine: Engine, store: Store, settings: Settings, report: Report | None) -> NodeTree:
-    """Return the nodes of `store`: by consolidated metadata at its root or above, else by listing directories.
+    """Return the nodes of `store`, from consolidated metadata at its root or above, else by listing directories.
 
     Raises:
         NodeNotFoundError: there is no node at the root.

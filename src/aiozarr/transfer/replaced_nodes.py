@@ -1,6 +1,6 @@
-"""The objects of a destination that belong to the nodes of a source: what a copy onto older nodes must not leave.
+"""Finds the objects of a destination that belong to copied nodes, and that a copy onto older nodes must not leave.
 
-Consolidated metadata above the destination are found by the standard library alone: numpy is not imported.
+Consolidated metadata above the destination are found without importing numpy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEPENDENT_MEMBERS = frozenset({"shape", "attributes", "dimension_names", "fil
 
 @dataclass(frozen=True)
 class DocumentChange:
-    """What a new document of a node changes for readers of the stored one.
+    """The changes by a new document of a node for readers of the stored one.
 
     Attributes:
         misreads_chunks: whether the nodes differ in kind, or the arrays in data type, chunks, codecs or keys.
@@ -44,7 +44,7 @@ class DocumentChange:
 
 
 def compare_documents(stored: Buffer, copied: Buffer | None) -> DocumentChange:
-    """Return what the document `copied` changes for a reader of the document `stored`.
+    """Return the changes by the document `copied` for a reader of the document `stored`.
 
     Args:
         stored: the document of the destination.
@@ -68,10 +68,10 @@ def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:
 
 
 class ReplacedNodes:
-    """Decides which objects belong to the nodes that a copy replaces. Lives on the I/O thread.
+    """Decides which objects belong to the nodes that a copy replaces. Used on the I/O thread only.
 
-    An array has its documents, and objects with its chunk keys. A group has its documents alone: other nodes and files
-    below it belong to themselves. A document of an array is fetched when the first key below the array is asked for.
+    An array has its documents, and objects with its chunk keys. A group has only its documents; other nodes and files
+    below it are separate. A document of an array is fetched when the first key below the array is checked.
 
     Args:
         source: the source of the copy.
@@ -102,8 +102,8 @@ class ReplacedNodes:
         return found is not None and found[0].decode(key[len(path) + 1 :] if path else key, found[1]) is not None
 
     async def _load(self, path: str) -> tuple[ChunkKeyEncoding, int] | None:
-        """Return the chunk keys of the array at a path and its number of dimensions; None: it is no readable array."""
-        # Imported on use: a copy of bytes needs no numpy.
+        """Return the chunk keys of the array at a path and its number of dimensions; None: not a readable array."""
+        # Imported here because a copy of bytes needs no numpy.
         from aiozarr.grid.key_encoding import resolve_key_encoding
         from aiozarr.metadata.formats import PROBE_KEYS, parse_node
         from aiozarr.metadata.records import ArrayMetadata
@@ -125,8 +125,8 @@ class ReplacedNodes:
 async def has_consolidated_above(engine: Engine, store: Store, settings: Settings, report: Report | None) -> bool:
     """Return whether a group above the root of `store` has consolidated metadata, or the sentinel of their change.
 
-    Looks one level above the root, in one round trip, and further up only while a group is there. A document that the
-    credentials may not read counts as missing.
+    Looks one level above the root, in one round trip, and further up only as long as there is a group. A document that
+    the credentials may not read counts as missing.
 
     Raises:
         StoreError: a document could not be read.
@@ -161,7 +161,7 @@ async def _is_stored(store: ScheduledStore, key: str) -> bool:
 
 
 def _group_members(document: Value | None) -> dict[str, object] | None:
-    """Return the members of the document of a group of format 3; None if it is none."""
+    """Return the members of the document of a group of format 3; None for other documents."""
     try:
         members = None if document is None else json.loads(bytes(document.data))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The report of a copy, and the counters that it is made of."""
+"""The report of a copy, and the counters from which it is made."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class CopyReport:
         folder_markers: number of empty objects that only show a folder, and were not copied.
         skipped: number of objects that the destination had already, from an interrupted copy or by a mirror.
         deleted: number of objects that were removed from the destination because the source does not have them.
-        missing_chunks: number of chunks that the metadata of a source that cannot be listed allow, and it lacks.
+        missing_chunks: number of chunks that the metadata of a source without a listing allow, but that it lacks.
         server_side: number of copied objects that the server copied itself.
         rewritten: number of copied objects that were decoded and encoded again, at the edges of a selection.
-        dry_run: True if nothing was written: the other numbers are those of the copy that would be made.
-        planned: what a dry run would do: pairs of "copy" or "delete" and a key. Empty for a copy.
+        dry_run: True if nothing was written; the other numbers are then those of a real copy.
+        planned: the actions of a dry run: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
         requests: requests to both stores, repetitions and calls of a local disk included. Each start of the listing
             counts as one.
@@ -167,7 +167,7 @@ class CopyCounters:
 
 
 def _without_tracebacks(error: BaseException) -> BaseException:
-    """Remove the tracebacks of `error`: their frames reference the bytes of the object, and reports are kept."""
+    """Remove the tracebacks of `error`, whose frames reference the bytes of the object, because reports are kept."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:

@@ -1,4 +1,4 @@
-"""A part of a hierarchy as a store: chunks inside the part as they are stored, those at its edges encoded again."""
+"""A part of a hierarchy as a store. Chunks inside the part are as stored, and those at its edges are re-encoded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SelectedArray:
     def source_chunk(self, coords: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the coordinates of the stored chunk that is chunk `coords` of the part, byte for byte.
 
-        Returns: the coordinates, or None if no chunk is: the part begins inside of one, or ends there.
+        Returns: the coordinates, or None if there is none because the part begins or ends inside a chunk.
         """
         source: list[int] = []
         lengths = self.layout.grid.largest_chunk
@@ -65,7 +65,7 @@ class SelectedArray:
 
 
 class SelectedStore(Store):
-    """The selected part of the nodes of a store. Lives on the I/O thread, for one copy.
+    """The selected part of the nodes of a store. Used on the I/O thread only, by one copy.
 
     Args:
         engine: the engine.
@@ -99,13 +99,13 @@ class SelectedStore(Store):
 
     @property
     def origin(self) -> Hashable:
-        """One for all such stores: their requests to the source wait in its own queue."""
+        """One origin for all such stores, because their requests to the source wait in the queue of the source."""
         return (SelectedStore,)
 
     # --- the selection -----------------------------------------------------------------------------------------------
 
     async def select(self, selection: Selection) -> None:
-        """Find the part of each array, and read the coordinates that this takes.
+        """Find the part of each array, and read the coordinates that this requires.
 
         Raises:
             SelectionError: no array has a dimension of the selection, or nothing of it is selected.
@@ -220,7 +220,7 @@ class SelectedStore(Store):
         return None
 
     async def _encode_chunk(self, array: SelectedArray, coords: tuple[int, ...]) -> Buffer | None:
-        """Return chunk `coords` of a part as it is stored, or None if it has fill values alone."""
+        """Return chunk `coords` of a part as it is stored, or None if it contains only fill values."""
         region = array.region(coords)
         values = await self._read(self._source, array.path, array.layout, array.intervals, region)
         store = MemoryStore()

@@ -30,7 +30,7 @@ def open_pair(pair: dict[str, Any]) -> ArrayFacts:
     data = existing if isinstance(existing, str) else json.dumps(existing)
     metadata = MetadataConstraints.parse(spec.get("metadata", {}), "metadata")
     schema = Schema.parse(spec.get("schema", {}), "schema").with_dtype(spec.get("dtype"), "dtype")
-    facts = parse_stored(data.encode(), node="memory://a", key="zarr.json")
+    facts = parse_stored(data.encode(), node="memory://a")
     FORMATS["zarr3"].match(facts, metadata, schema, "memory://a")
     return facts
 
@@ -71,5 +71,5 @@ def test_names_that_are_not_unique_leave_all_dimensions_without_labels() -> None
 @pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}", b"[]", b"1" * 5000, b"\xff"])
 def test_a_stored_document_is_read_within_the_bounds_of_all_documents(data: bytes) -> None:
     with pytest.raises(InvalidMetadataError, match="document") as caught:
-        parse_stored(data, node="memory://a", key="zarr.json")
+        parse_stored(data, node="memory://a")
     assert (caught.value.node, caught.value.key) == ("memory://a", "zarr.json")

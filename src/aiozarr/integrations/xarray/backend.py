@@ -40,7 +40,7 @@ class DecodeOptions:
 _OPEN_NAMES = tuple([each.name for each in fields(OpenOptions)])
 _DECODE_NAMES = tuple([each.name for each in fields(DecodeOptions)])
 _OTHER_NAMES = ("mode", "store", "engine", "cache_members")
-"""`store` is opened in place of the target; `engine` and `cache_members` are for xarray's own engine alone."""
+"""`store` is opened in place of the target; `engine` and `cache_members` matter only to xarray's own engine."""
 
 
 class AiozarrBackendEntrypoint(BackendEntrypoint):
@@ -50,7 +50,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
 
     - `settings`: the `aiozarr.Settings` of all reads.
     - `max_coordinate_bytes`: the bytes of coordinates and times that are read at opening.
-    - `group_filter`: a glob; a tree has the groups whose path it matches, and those above them.
+    - `group_filter`: a glob; a tree contains the groups whose path it matches, and those above them.
     """
 
     description = "Open Zarr hierarchies with aiozarr, also awaited"
@@ -65,7 +65,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return True for objects of aiozarr alone, so that installing it changes no default."""
+        """Return True only for objects of aiozarr, so that installing it changes no default."""
         return isinstance(filename_or_obj, Store | hierarchy.Group | sync.Group | OpenedGroups)
 
     def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
@@ -112,7 +112,7 @@ def _selected(kind: type[T], names: tuple[str, ...], options: Mapping[str, Any])
 
 
 def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> OpenedGroups:
-    """Open the groups of a target, blocking. Groups that are opened already are returned as they are."""
+    """Open the groups of a target, blocking. Groups that are already open are returned unchanged."""
     if mode not in ("r", "r+"):
         raise ValueError(f"the engine reads, with mode='r', not {mode!r}; Dataset.to_zarr writes")
     if isinstance(target, OpenedGroups):
@@ -124,12 +124,12 @@ def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> 
 
 
 def warn_unless_consolidated(pairs: Iterable[tuple[Any, OpenedGroups]]) -> None:
-    """Warn once if targets of a user, opened, could have had consolidated metadata and had none."""
+    """Warn once if opened targets of a user could have had consolidated metadata but had none."""
     found = [opened.root.store.url for target, opened in pairs if _lacks_consolidated(target, opened)]
     if not found:
         return
     others = f" and {len(found) - 1} others have none" if len(found) > 1 else " has none"
-    # The words of xarray's own engine, by which programs filter it.
+    # The words of xarray's own warning, by which programs filter it.
     warnings.warn(
         f"Failed to open Zarr store with consolidated metadata: {found[0]}{others}, and opening took two more round "
         "trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
@@ -156,10 +156,10 @@ def _caller_level() -> int:
 
 
 def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
-    """Return what aiozarr opens for a target of xarray's users.
+    """Return the target that aiozarr opens for a target of xarray's users.
 
     Raises:
-        TypeError: it is no target.
+        TypeError: it is not a target.
     """
     if isinstance(target, sync.Group):
         return async_node(target)

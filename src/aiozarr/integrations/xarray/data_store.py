@@ -25,7 +25,7 @@ class GroupDataStore(AbstractDataStore):
         contents: the group.
         use_fill_value_as_mask: the fill value of the arrays masks missing values, as `_FillValue` does. None: in
             formats 1 and 2 only.
-        masks: xarray masks values, as its keyword `mask_and_scale`; a mapping tells it of each variable.
+        masks: xarray's keyword `mask_and_scale`: whether it masks values, or a mapping by the names of variables.
         is_root: closing the data store closes the store of the group.
     """
 
@@ -88,7 +88,7 @@ class GroupDataStore(AbstractDataStore):
     def _shows_fill_value(self, name: str, zarr_format: int) -> bool:
         """Return whether the fill value is the attribute `_FillValue`.
 
-        In formats 1 and 2 it is one where nothing is masked, too: there `Dataset.to_zarr` stores the attribute as the
+        In formats 1 and 2 it is, even if nothing is masked, because there `Dataset.to_zarr` stores the attribute as the
         fill value.
         """
         is_masked = self._masks.get(name, True) if isinstance(self._masks, Mapping) else self._masks
@@ -96,7 +96,7 @@ class GroupDataStore(AbstractDataStore):
 
 
 def _shown_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes without those that describe the format: names of dimensions, and NCZarr's."""
+    """Return the attributes except those that describe the format: names of dimensions, and NCZarr's."""
     return {
         name: value for name, value in attributes.items() if name != ATTRIBUTE and not name.lower().startswith("_nc")
     }
@@ -116,8 +116,8 @@ def chunk_encoding(array: hierarchy.Array, dims: Sequence[str]) -> dict[str, Any
 def codec_encoding(array: hierarchy.Array) -> dict[str, Any]:
     """Return `compressors`, `filters` and, for format 3, `serializer`.
 
-    Returns: codecs of zarr-python, as `to_zarr` takes them; their JSON for codecs that it does not know, and for all
-    where it is not installed.
+    Returns: codecs of zarr-python, as `to_zarr` accepts them; the JSON of codecs that it does not know, and of all
+    codecs if it is not installed.
     """
     metadata = array.metadata
     if metadata.zarr_format != 3:
@@ -200,5 +200,5 @@ def _numcodec(configuration: Mapping[str, Any]) -> Any:
 
     try:
         return numcodecs.get_codec(dict(configuration))
-    except Exception:  # a codec that numcodecs does not know: its document is all there is
+    except Exception:  # numcodecs does not know the codec, so its document is returned
         return dict(configuration)

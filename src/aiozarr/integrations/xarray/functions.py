@@ -1,6 +1,6 @@
-"""What aiozarr adds to xarray: coroutines that open data sets and trees, and `ds.aiozarr`.
+"""Coroutines that open data sets and trees of xarray, and the accessor `ds.aiozarr`.
 
-The accessor loads all lazy variables in one schedule, and plans what that costs.
+The accessor loads all lazy variables in one schedule, and plans the cost of that.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LoadPlan:
 class DatasetAccessor:
     """Loads the lazy variables of a `Dataset`, `DataArray` or `DataTree` that the engine `aiozarr` opened.
 
-    Variables of other engines, and chunked ones, are loaded as `xarray` does it.
+    Variables of other engines, and chunked ones, are loaded by xarray.
     """
 
     def __init__(self, data: Any) -> None:
@@ -84,7 +84,7 @@ class DatasetAccessor:
             self._report = report
             blocks = wait(lambda _: hierarchy.read_many([view for _, _, view in pending])) if pending else []
         _fill(pending, blocks)
-        # What is chunked or belongs to another engine.
+        # Variables that are chunked or belong to another engine.
         self._data.load()
         return self._data
 
@@ -108,7 +108,7 @@ Pending = list[tuple[str, xarray.Variable, View]]
 
 
 def pending_variables(data: Any) -> Pending:
-    """Return the lazy variables of aiozarr in a data set, data array or tree: names, variables, and what they read."""
+    """Return the names, variables and views of the lazy variables of aiozarr in a data set, data array or tree."""
     seen: set[int] = set()
     found = []
     for name, variable in _variables(data):
@@ -124,7 +124,7 @@ async def load_all(objects: Sequence[Any]) -> None:
     pending = [each for data in objects for each in pending_variables(data)]
     if pending:
         blocks = await hierarchy.read_many([view for _, _, view in pending])
-        # In a thread: CF decoding computes on all values.
+        # In a thread, because CF decoding computes on all values.
         await to_thread.run_sync(_fill, pending, blocks)
 
 
@@ -165,7 +165,7 @@ MAX_OPENING_TARGETS = 64
 async def open_dataset(target: Target | hierarchy.Group, **options: Any) -> xarray.Dataset:
     """Open a group as a data set, with the keywords of `xarray.open_dataset` and of the engine.
 
-    All documents, then all coordinates and times, are fetched in one schedule. The caller's loop is never blocked. As
+    All documents, then all coordinates and times, are fetched in one schedule. The caller's loop is never blocked. Like
     the engine, it warns of a store without consolidated metadata unless `consolidated=False` is given.
 
     Raises:
@@ -242,7 +242,7 @@ async def open_many(
 async def _fetch(
     target: Target | hierarchy.Group, options: Mapping[str, Any], *, deep: bool
 ) -> tuple[OpenedGroups, dict[str, Any]]:
-    """Fetch what opening needs; return it with the keywords that remain for xarray."""
+    """Fetch the groups that opening needs, and return them with the keywords that remain for xarray."""
     rest = dict(options)
     if "engine" in rest:
         raise TypeError("the engine is aiozarr here: engine= goes with xarray.open_dataset")

@@ -1,4 +1,4 @@
-"""Fetches what opening needs in one schedule: the documents of all groups, then all coordinates and times."""
+"""Fetches in one schedule all that opening needs: the documents of all groups, then all coordinates and times."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def _open_group(
     """Return the group, and its folders if it was listed while its document was read."""
     path = (options.group or "").strip("/")
     if isinstance(target, hierarchy.Group):
-        # The caller's group stays open: the one of the data set does not own the store.
+        # The caller's group stays open, because the group of the data set does not own the store.
         group = await _child_group(target, path) if path else target
         return reopened(group, options.settings or target.settings), None
     if isinstance(target, str | os.PathLike):
@@ -151,7 +151,7 @@ async def _open_group(
 
         listing = None
         if options.consolidated is False and store.supports.listable and not isinstance(store, BlockingStore):
-            # Only here is the listing needed for certain. It saves a round trip.
+            # Only here the listing is certainly needed, and saves a round trip.
             access = NodeAccess(engine, store, path, settings, current_recorder())
             listing = asyncio.ensure_future(list_folders(access))
         try:
@@ -160,7 +160,7 @@ async def _open_group(
             elif options.consolidated:
                 group = await _child_group(await open_at(""), path)
             else:
-                # Both at once: `to_zarr` consolidates the metadata of all groups at the root.
+                # Both at once, because `to_zarr` consolidates the metadata of all groups at the root.
                 root, found = await gather_all([_found(open_at("")), _found(open_at(path))])
                 if isinstance(root, hierarchy.Group) and root.metadata.consolidated is not None:
                     found = await _child_group(root, path)
@@ -246,7 +246,8 @@ async def _fetch_coordinates(opened: OpenedGroups) -> None:
     try:
         blocks = iter(await hierarchy.read_many(views))
     except AiozarrError:
-        # One coordinate that cannot be read must not hide the others: xarray reads them, and raises what it needs.
+        # One coordinate that cannot be read must not hide the others. xarray reads it later, and raises the error if
+        # needed.
         return
     for each, name in whole:
         each.values[name] = np.asarray(next(blocks))
@@ -278,7 +279,7 @@ def _coordinate_names(contents: GroupContents) -> frozenset[str]:
 
 
 def dims_of(array: hierarchy.Array) -> tuple[str, ...]:
-    """Return the names of the dimensions: those of the metadata, or the references of NCZarr.
+    """Return the names of the dimensions, from the metadata or the references of NCZarr.
 
     Returns: the names; fewer than dimensions if there are none.
     """

@@ -1,4 +1,4 @@
-"""The array of a variable that is not read yet, as xarray's lazy indexing uses it."""
+"""The array of a variable that is not read yet, for xarray's lazy indexing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _ViewFound(Exception):
         self.view = view
 
 
-# What replaces the reading of a view, while xarray's wrappers of a lazy array are evaluated in this context.
+# Replaces the reading of a view while xarray's wrappers of a lazy array are evaluated in this context.
 _read_instead: ContextVar[Callable[[View], AnyArray] | None] = ContextVar("aiozarr_xarray_read", default=None)
 
 
@@ -48,7 +48,7 @@ class LazyArray(BackendArray):
         corners: its first and last element, if they were read then.
     """
 
-    # Not `array`: xarray takes an attribute of this name for the array that a wrapper wraps.
+    # Not `array`, because xarray considers an attribute of this name to be the array that a wrapper wraps.
     __slots__ = ("_corners", "_source", "_values", "dtype", "shape")
 
     def __init__(self, array: hierarchy.Array, values: AnyArray | None = None, corners: Corners | None = None) -> None:
@@ -95,7 +95,7 @@ class LazyArray(BackendArray):
             return self._source.vindex[key]
         if issubclass(kind, indexing.OuterIndexer):
             return self._source.oindex[key]
-        # With `...` the result is an array also where integers select one element, so that it keeps its type.
+        # With `...` the result is an array even if integers select one element, so that it keeps its type.
         return self._source[(*key, ...)]
 
     def _known(self, kind: type[indexing.ExplicitIndexer], key: tuple[Any, ...]) -> AnyArray | None:
@@ -149,7 +149,7 @@ def is_text_object(array: hierarchy.Array) -> bool:
 def pending_view(data: Any) -> View | None:
     """Return the view that loading the data of a variable would read.
 
-    Returns: the view, or None if the data are in memory, chunked, or those of another engine.
+    Returns: the view, or None if the data are in memory, chunked, or from another engine.
     """
     if not _is_over_lazy_array(data):
         return None

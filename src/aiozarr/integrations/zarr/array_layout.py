@@ -16,7 +16,7 @@ from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 from aiozarr.settings import Settings
 
 UNBOUNDED = sys.maxsize
-"""zarr-python has no limits of chunks and indexes, and an array that it has opened must be read."""
+"""zarr-python does not limit chunks and indexes, and an array that it has opened must be readable."""
 
 _DEFAULTS: dict[str, Any] = {
     "max_chunk_bytes": UNBOUNDED,
@@ -25,7 +25,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 _KEYS = NamedConfig("default", {"separator": "/"})
-"""zarr-python makes the keys, so that the encoding of the metadata does not matter, known or not."""
+"""zarr-python makes the keys, so the encoding in the metadata does not matter and may be unknown."""
 
 
 class UnsupportedArrayError(AiozarrError):
@@ -44,7 +44,7 @@ def resolve_layout(array_metadata: Any) -> ArrayLayout:
     """Return the layout of an array of `zarr.core.metadata`.
 
     Raises:
-        UnsupportedArrayError: aiozarr cannot read it, or its codecs are implemented by others than zarr-python.
+        UnsupportedArrayError: aiozarr cannot read it, or its codecs are not implemented by zarr-python.
     """
     from zarr.core.buffer import default_buffer_prototype
 
@@ -103,5 +103,5 @@ def settings_of(configured: Mapping[str, Any] | None) -> Settings:
 
 @lru_cache(maxsize=16)
 def _settings_of(configured: tuple[tuple[str, Any], ...]) -> Settings:
-    # A missing chunk is zarr-python's to judge.
+    # zarr-python decides whether a missing chunk is an error.
     return Settings(**{**_DEFAULTS, **dict(configured), "missing": "fill"})

@@ -32,7 +32,7 @@ class AsyncArrayLike:
     aiozarr: one schedule for each tile, on the loop of the caller, and cancelled with it.
 
     Args:
-        array: the array; closing it stays with its owner.
+        array: the array, which its owner closes.
     """
 
     def __init__(self, array: Array) -> None:

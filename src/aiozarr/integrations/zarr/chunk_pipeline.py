@@ -1,8 +1,8 @@
 """The codec pipeline below zarr-python's arrays: each read or write of one is a single operation of the engine.
 
-zarr-python hands over the chunks that a selection touches, with their keys, shapes and indices. Nothing else of the
-array is used: `resize` and `append` replace its metadata and leave the pipeline. What aiozarr cannot do is left to
-zarr-python's own pipeline, with a counter for each reason (`usage`).
+zarr-python passes the chunks that a selection touches, with their keys, shapes and indices. Nothing else of the array
+is used, because `resize` and `append` replace its metadata and keep the pipeline. Anything that aiozarr does not
+support falls back to zarr-python's own pipeline, with a counter for each reason (`usage`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATH = "aiozarr.integrations.zarr.CodecPipeline"
 """The name that zarr-python's configuration has for the pipeline."""
 
 _TELLS_PRESENCE = hasattr(zarr.abc.codec, "GetResult")
-"""zarr-python 3.4 wants to know of each chunk whether it is stored; 3.1 wants None."""
+"""zarr-python 3.4 expects whether each chunk is stored; 3.1 expects None."""
 
 _PRESENT, _MISSING = {"status": "present"}, {"status": "missing"}
 
@@ -47,12 +47,12 @@ _logger = logging.getLogger("aiozarr.integrations.zarr")
 
 @dataclass(frozen=True)
 class PipelineUsage:
-    """What the pipeline has done in this process.
+    """Counts of the reads and writes of the pipeline in this process.
 
     Attributes:
         reads: selections that were read by aiozarr.
         writes: selections that were written by aiozarr.
-        fallbacks: arrays and selections that were left to zarr-python's own pipeline, by reason.
+        fallbacks: arrays and selections that zarr-python's own pipeline handled, by reason.
     """
 
     reads: int
@@ -66,12 +66,12 @@ _lock = ForkSafeLock()
 
 
 def usage() -> PipelineUsage:
-    """Return how many selections aiozarr has read and written, and what it has left to zarr-python's own pipeline."""
+    """Return how many selections aiozarr has read and written, and how many fell back to zarr-python's own pipeline."""
     return PipelineUsage(_counts["read"], _counts["write"], dict(_fallbacks))
 
 
 def enable() -> Any:
-    """Have zarr-python read and write arrays by aiozarr, for all arrays that are opened or created from now on.
+    """Have zarr-python read and write through aiozarr all arrays that are opened or created from now on.
 
     Settings are those of `aiozarr.Settings` below `aiozarr` of zarr-python's configuration:
     `zarr.config.set({"aiozarr.max_requests": 64})`, or `ZARR_AIOZARR__MAX_REQUESTS=64` in the environment.
@@ -80,7 +80,7 @@ def enable() -> Any:
     """
     from zarr.registry import register_pipeline
 
-    # The entry point has announced it, unless the package is not installed and only on the path.
+    # The entry point has registered it, unless the package is only on the path and not installed.
     register_pipeline(ZarrCodecPipeline)
     return zarr.config.set({"codec_pipeline.path": PATH})
 
@@ -100,7 +100,7 @@ def _values_checked() -> Iterator[None]:
 
 
 class _Plan(NamedTuple):
-    """A selection that the engine takes."""
+    """A selection that the engine reads or writes."""
 
     store: Store
     chunks: ListedChunks
@@ -148,7 +148,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
             _note_fallback(error.reason, error)
             raise NotImplementedError(str(error)) from error
         if hasattr(array_metadata, "codecs"):
-            # It warns of what the user may not have meant, and refuses an order of codecs that cannot be.
+            # It warns of probable mistakes, and refuses an impossible order of codecs.
             cls.from_codecs(array_metadata.codecs)
         return pipeline
 
@@ -164,7 +164,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         if self._own is None:
             from zarr.core.array import create_codec_pipeline
 
-            # Without a store it asks the configured class for `from_codecs`.
+            # Without a store it calls `from_codecs` of the configured class.
             self._own = create_codec_pipeline(metadata=self._metadata)
         return self._own
 
@@ -178,7 +178,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
     def __iter__(self) -> Any:
         return iter(self._stock)
 
-    # --- what needs no I/O ------------------------------------------------------------------------------------------
+    # --- without I/O ------------------------------------------------------------------------------------------------
 
     def validate(self, *, shape: Any, dtype: Any, chunk_grid: Any) -> None:
         self._stock.validate(shape=shape, dtype=dtype, chunk_grid=chunk_grid)
@@ -202,7 +202,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
     ) -> Any:
         """Read the chunks into `out`.
 
-        Returns: for each chunk whether it is stored, as zarr-python 3.4 wants it; None for zarr-python 3.1.
+        Returns: for each chunk whether it is stored, as zarr-python 3.4 expects; None for zarr-python 3.1.
         """
         batch = list(batch_info)
         if not batch:
@@ -235,7 +235,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
             return
         assert self._layout is not None
         if self._layout.shard is not None:
-            # As zarr-python does: a shard at the array's end keeps what it has beyond it, for when the array grows.
+            # As in zarr-python, a shard at the array's end keeps its elements beyond the end, in case the array grows.
             batch = [(*item[:4], False) for item in batch]
         plan = self._plan(batch, value, drop_axes)
         if plan is not None and not _has_positions(plan):
@@ -257,7 +257,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         _count(_counts, "write")
 
     def _plan(self, batch: Sequence[Any], values: NDBuffer, drop_axes: tuple[int, ...]) -> _Plan | None:
-        """Return what the engine is to do, or None if zarr-python's own pipeline has to."""
+        """Return the read or write for the engine, or None if zarr-python's own pipeline has to do it."""
         from zarr.core.buffer import cpu
         from zarr.storage import StorePath
 
@@ -324,7 +324,7 @@ def _count(counter: Counter[str], name: str) -> int:
 
 
 def _note_fallback(reason: str, error: Exception | None = None) -> None:
-    """Count something that is left to zarr-python's own pipeline, and log it if the reason is new."""
+    """Count a fallback to zarr-python's own pipeline, and log it if the reason is new."""
     log = _logger.info if _count(_fallbacks, reason) == 1 else _logger.debug
     log("left to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
 

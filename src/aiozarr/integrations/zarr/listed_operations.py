@@ -1,4 +1,4 @@
-"""Reads and writes of listed chunks, as operations that observers follow. Imported with the first of them."""
+"""Reads and writes of listed chunks, as operations for observers. Imported by the first of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store of aiozarr as a store of zarr-python: with its retries, its budget and its own HTTP client."""
+"""A store of aiozarr as a store of zarr-python, with aiozarr's retries, budget and HTTP client."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Entries: TypeAlias = list[Entry]
 
 
 class ZarrStore(ForeignStore):
-    """zarr-python's store contract over a store of aiozarr.
+    """A store of aiozarr with zarr-python's interface.
 
     `zarr.open(Store(aiozarr.stores.from_url("s3://bucket/a.zarr")))` reads and writes through aiozarr's requests, from
-    any event loop and from blocking code. A value is handed over without a copy.
+    any event loop and from blocking code. Values are passed on without a copy.
 
     Args:
         inner: the store of aiozarr.
@@ -210,7 +210,7 @@ class ZarrStore(ForeignStore):
 
 
 def _is_key(key: str) -> bool:
-    """Return whether a value can be stored under `key`: nothing is stored under other strings."""
+    """Return whether a value can be stored under `key`; other strings have no value."""
     try:
         check_key(key)
     except InvalidKeyError:
@@ -238,7 +238,7 @@ def range_of(wanted: ByteRequest | None) -> ByteRange | None:
     """Return the byte range of one of zarr-python's requests.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a byte range.
     """
     match wanted:
         case None:

@@ -1,7 +1,7 @@
 """The storage options of Azure Blob Storage, and the endpoint of a container.
 
-Pure functions find the endpoint in URL, options and environment. Connection strings of storage accounts are the form
-of access in Azure's portal and tools.
+Pure functions find the endpoint in URL, options and environment. Azure's portal and tools give access to storage
+accounts by connection strings.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _is_credential(value: object) -> bool:
 EMULATOR_ACCOUNT = "devstoreaccount1"
 EMULATOR_ENDPOINT = f"http://127.0.0.1:10000/{EMULATOR_ACCOUNT}"
 EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""No secret: it is in the documentation of the emulator, and only the emulator accepts it."""
+"""Not a secret: it is in the documentation of the emulator, and only the emulator accepts it."""
 
 PUBLIC_SUFFIX = "core.windows.net"
 
@@ -282,7 +282,7 @@ def _host(host: str) -> tuple[str, str | None, str]:
         return host, None, f"{host}.dfs.{PUBLIC_SUFFIX}"
     match = _HOST.fullmatch(host)
     if match is None:
-        # For any other host, a URL from elsewhere could send it the credentials of the environment.
+        # No other host is accepted, because a URL from elsewhere could send it the credentials of the environment.
         raise ValueError(f"not a host of Azure storage: {host!r}; another server is named by the option 'endpoint_url'")
     account, zone, suffix = match["account"], match["zone"] or "", match["suffix"]
     return account, f"https://{account}{zone}.blob.{suffix}", f"{account}{zone}.dfs.{suffix}"

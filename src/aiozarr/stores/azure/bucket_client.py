@@ -1,4 +1,4 @@
-"""The client of a container of Azure: large values are stored in blocks, which one request makes a blob."""
+"""The client of a container of Azure, which stores large values in blocks that one request combines to a blob."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import HTML_PAGE, error_code, http_date, is_html_page
 
 VERSION = "2023-11-03"
-"""The protocol's version. Anonymous requests without it get that of 2009, signed ones that of their signature."""
+"""The protocol's version. Without it, anonymous requests get that of 2009, signed ones that of their signature."""
 
 _PERMISSIONS = {"GET": "r", "HEAD": "r", "DELETE": "d", "PUT": "w"}
 MAX_TEMPLATES = 5
@@ -61,10 +61,10 @@ class AzureBucketClient(BucketClient):
     """A container of Azure Blob Storage, or of a server that speaks its protocol."""
 
     head_identifies_missing = True
-    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
-    # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
     max_parts: ClassVar[int] = 50_000
     copy_refusals: ClassVar[frozenset[int]] = frozenset({202, 400, 403, 405, 409, 501})
+    # "Naming and referencing containers, blobs, and metadata": backslashes become slashes, and dots at ends vanish.
+    # Characters that XML cannot contain make the emulator's listings fail; Azure encodes them in a form of its own.
     unstorable: ClassVar[re.Pattern[str]] = re.compile(r"[\x00-\x1f\x7f\\\ufffe\uffff]|\.(?=/|$)")
 
     def __init__(self, url: AzureUrl, options: AzureOptions) -> None:
@@ -80,7 +80,7 @@ class AzureBucketClient(BucketClient):
             self.tokens = TokenSource(credentials.secret if credentials.kind == "token" else "")
         else:
             self.tokens = AzureTokenSource(credentials.credential)
-        # An account key signs no single requests, but shared access signatures, each for all blobs of a container.
+        # An account key does not sign single requests, but shared access signatures, each for all blobs of a container.
         self._signatures = (
             ContainerSignatures(endpoint.account, credentials.secret, endpoint.container)
             if credentials.kind == "key"
@@ -173,7 +173,7 @@ class AzureBucketClient(BucketClient):
         return Response(206, head.headers, Accept(limit=0, size=action.size, exact=0), b"")
 
     def is_missing(self, response: Response) -> bool:
-        # Without the permission to read a container, Azure sends ResourceNotFound for all that is in it.
+        # Without the permission to read a container, Azure sends ResourceNotFound for everything in it.
         return response.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"PathNotFound")
 
     # --- writing -------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class AzureBucketClient(BucketClient):
         try:
             return await super().put(key, data, precondition)
         except StoreError as error:
-            # Whoever has stored the same blob meanwhile has removed the blocks of others: all are sent again.
+            # All blocks are sent again, because another writer of the same blob has removed them.
             error.retryable = error.retryable or "InvalidBlockList" in error.message
             raise
 
@@ -269,58 +269,43 @@ class AzureBucketClient(BucketClient):
     # --- listing -------------------------------------------------------------------------------------------------
 
     def page_parameters(self, prefix: str, delimiter: str, token: str) -> dict[str, str]:
-        return {"query": listing_query(prefix, delimiter, token)}
+        # Metadata are requested because they mark the folders of accounts with a hierarchical namespace.
+        query = {"restype": "container", "comp": "list", "include": "metadata", "maxresults": str(PAGE_SIZE)}
+        more = {"prefix": prefix, "delimiter": delimiter, "marker": token}
+        query |= {name: value for name, value in more.items() if value}
+        return {"query": urlencode(query, quote_via=quote, safe="")}
 
     @staticmethod
     def parse_page(body: bytes, prefix: str) -> ListingPage:
-        return parse_page(body, prefix)
+        root = parse_xml(body, "EnumerationResults")
+        page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
+        blobs = _named(root, "Blobs")
+        for child in () if blobs is None else blobs:
+            tag = local_name(child)
+            name = _name(child) if tag in ("Blob", "BlobPrefix") else None
+            if name is None:
+                continue
+            if tag == "BlobPrefix":
+                if name.endswith("/") and is_key(name[:-1], prefix):
+                    page.prefixes.append(name)
+            elif is_key(name, prefix):
+                fields, metadata = _members(child, "Properties"), _members(child, "Metadata")
+                size = parse_size(fields.get("Content-Length", "").strip(), name)
+                if fields.get("ResourceType") != "directory" and not _marks_folder(metadata):
+                    page.entries.append(Entry(name, size, etag_version(fields.get("Etag", ""))))
+        return page
 
 
 def _is_folder(response: Response) -> bool:
-    """Return whether the blob is a folder: accounts with a hierarchical namespace list those as blobs of no bytes."""
+    """Return whether the blob is a folder, which accounts with a hierarchical namespace list as a blob of no bytes."""
     return response.headers.get(b"x-ms-meta-hdi_isfolder", b"").lower() == b"true"
 
 
 def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, credentials: AzureCredentials) -> bool:
-    """Return whether credentials are sent without TLS that were not given for this endpoint, or that are no key."""
+    """Return whether credentials would be sent without TLS that were not given for this endpoint, or are not a key."""
     is_named = options.endpoint_url is not None or options.account_host is not None
     is_found = is_named and credentials.found and credentials.kind != "anonymous"
     return endpoint.web.exposed and (is_found or credentials.kind in ("sas", "token", "credential", "identity"))
-
-
-def listing_query(prefix: str, delimiter: str, marker: str) -> str:
-    """Return the query of a request for a page; `""` means no delimiter, and the first page.
-
-    Metadata are requested because they mark the folders of accounts with a hierarchical namespace.
-    """
-    query = {"restype": "container", "comp": "list", "include": "metadata", "maxresults": str(PAGE_SIZE)}
-    more = {"prefix": prefix, "delimiter": delimiter, "marker": marker}
-    return urlencode(query | {name: value for name, value in more.items() if value}, quote_via=quote, safe="")
-
-
-def parse_page(body: bytes, prefix: str) -> ListingPage:
-    """Parse a page.
-
-    Raises:
-        StoreError: it is not valid.
-    """
-    root = parse_xml(body, "EnumerationResults")
-    page = ListingPage([], [], child_texts(root).get("NextMarker", ""))
-    blobs = _named(root, "Blobs")
-    for child in () if blobs is None else blobs:
-        tag = local_name(child)
-        name = _name(child) if tag in ("Blob", "BlobPrefix") else None
-        if name is None:
-            continue
-        if tag == "BlobPrefix":
-            if name.endswith("/") and is_key(name[:-1], prefix):
-                page.prefixes.append(name)
-        elif is_key(name, prefix):
-            fields, metadata = _members(child, "Properties"), _members(child, "Metadata")
-            size = parse_size(fields.get("Content-Length", "").strip(), name)
-            if fields.get("ResourceType") != "directory" and not _marks_folder(metadata):
-                page.entries.append(Entry(name, size, etag_version(fields.get("Etag", ""))))
-    return page
 
 
 def _members(element: Element, name: str) -> dict[str, str]:

@@ -34,10 +34,10 @@ from aiozarr.stores.http.object_client import ServerClock
 from aiozarr.stores.option_table import is_set
 
 Kind = Literal["anonymous", "key", "sas", "token", "credential", "identity"]
-"""No credentials, an account key, a signature, a bearer token, or an object that gets tokens: a given one, or ours."""
+"""No credentials, an account key, a signature, a bearer token, or an object that gets tokens, given or made here."""
 
 Identity = Literal["client_secret", "workload_identity", "azure_cli", "managed_identity", "default"]
-"""What the package azure-identity gets tokens for; the default is the first that it finds."""
+"""The identity for which the package azure-identity gets tokens; by default the first one that it finds."""
 
 _KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 _QUERY = re.compile(r"[!\"$-~]+")  # no fragment
@@ -52,7 +52,7 @@ class AzureCredentials:
         kind: their kind.
         secret: the key, signature or token; `""` for the other kinds.
         credential: the object that gets tokens.
-        found: they come from the environment, not from the options.
+        found: whether they come from the environment, not from the options.
     """
 
     kind: Kind
@@ -134,7 +134,7 @@ _IDENTITIES: dict[Identity, tuple[str, tuple[str, ...], str]] = {
         "by the environment, a managed identity or a login (run `az login`)",
     ),
 }
-"""The classes of azure-identity, the arguments that they take, and what messages say of them."""
+"""The classes of azure-identity, their arguments, and their description in messages."""
 
 _OTHERWISE = "'account_key', 'sas_token' and 'credential' are other ways, and anon=True reads public containers"
 
@@ -244,10 +244,10 @@ SIGNATURE_VERSION = "2021-12-02"
 
 VALID_SECONDS = 3600
 REUSE_SECONDS = 900
-"""A signature is used for this long. The clocks may differ by the rest of its validity."""
+"""The time for which a signature is used. The clocks may differ by the rest of its validity."""
 
 MIN_AGE_SECONDS = 10
-"""A signature that is refused when it is younger was never valid, and a new one would not be."""
+"""A signature that is refused when it is younger was never valid, and neither would a new one be."""
 
 
 def sign_container(account: str, key: str, container: str, permissions: str, expires: float) -> str:
@@ -262,7 +262,7 @@ def sign_container(account: str, key: str, container: str, permissions: str, exp
     """
     expiry = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
     # Permissions, start, expiry, resource, identifier, addresses, protocol, version, kind of resource, snapshot,
-    # encryption scope, and five headers of the answer.
+    # encryption scope, and five headers of the response.
     fields = [permissions, "", expiry, f"/blob/{account}/{container}", "", "", "", SIGNATURE_VERSION, "c", *[""] * 7]
     signature = b64encode(digest(b64decode(key), "\n".join(fields).encode(), sha256)).decode("ascii")
     return urlencode({"sv": SIGNATURE_VERSION, "se": expiry, "sr": "c", "sp": permissions, "sig": signature})

@@ -1,1 +1,1 @@
-"""Objects in buckets: one store for all clouds, and what their clients share."""
+"""Objects in buckets: one store for all clouds, and the common base of their clients."""

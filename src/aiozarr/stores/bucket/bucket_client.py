@@ -1,4 +1,4 @@
-"""The client of one bucket of a cloud: what `ObjectStore` needs, with the full keys of objects.
+"""The client of one bucket of a cloud: the operations that `ObjectStore` needs, with the full keys of objects.
 
 The checksum of a whole object, if a response contains it, is compared with the body that was received.
 """
@@ -35,10 +35,10 @@ HASHED_BYTES = 1 << 20
 """Bytes that are copied at once for a library that accepts only `bytes`."""
 
 MAX_HASH_ON_LOOP_BYTES = 1 << 20
-"""Longer bodies are hashed in a thread: the CRC of this much takes 0.1 ms."""
+"""Longer bodies are hashed in a thread; the CRC of this much takes 0.1 ms."""
 
 MAX_SHA_ON_LOOP_BYTES = 1 << 17
-"""As `MAX_HASH_ON_LOOP_BYTES`, for SHA-1 and SHA-256."""
+"""The same for SHA-1 and SHA-256."""
 
 
 class BodyChecksum(NamedTuple):
@@ -52,7 +52,7 @@ class BodyChecksum(NamedTuple):
         return nbytes <= (MAX_SHA_ON_LOOP_BYTES if self.algorithm.startswith("SHA") else MAX_HASH_ON_LOOP_BYTES)
 
     def matches(self, body: Buffer) -> bool:
-        """Return whether `body` has this checksum, or nothing that is installed computes it. It blocks."""
+        """Return whether `body` has this checksum, or no installed package can compute it. It blocks."""
         compute = ALGORITHMS[self.algorithm]()
         return compute is None or compute(memoryview(body)) == self.value
 
@@ -71,7 +71,7 @@ class BodyChecksum(NamedTuple):
 
 def crc32c_base64(view: memoryview) -> bytes:
     """Return the CRC32C of contiguous bytes as object stores write it: big-endian, in base64; 0.1 ms for 1 MiB."""
-    # Imported on use: a store that is only read needs none.
+    # Imported here because a store that is only read does not need it.
     import google_crc32c
 
     # The library accepts bytes and no memoryviews.
@@ -86,7 +86,7 @@ def crc32c_base64(view: memoryview) -> bytes:
 async def checksum_of(algorithm: str, data: Buffer) -> str:
     """Return a checksum of `data` in base64, by an algorithm of `ALGORITHMS` whose package is installed.
 
-    That of much data is computed in a thread.
+    The checksum of large data is computed in a thread.
     """
     view, compute = memoryview(data), ALGORITHMS[algorithm]()
     assert compute is not None
@@ -97,7 +97,7 @@ async def checksum_of(algorithm: str, data: Buffer) -> str:
 
 @lru_cache(maxsize=1)
 def _find_crc64nvme() -> Callable[[memoryview], bytes] | None:
-    """Return the function of awscrt, if that is installed: it is too large to require it, and Python is too slow."""
+    """Return the function of awscrt, if it is installed; it is too large to be required, and Python is too slow."""
     try:
         crc64nvme: Callable[[memoryview], int] = import_module("awscrt.checksums").crc64nvme
     except (ImportError, AttributeError):  # not installed, or a version before it had this checksum
@@ -112,10 +112,10 @@ ALGORITHMS: dict[str, Callable[[], Callable[[memoryview], bytes] | None]] = {
     "SHA1": lambda: lambda view: base64.b64encode(hashlib.sha1(view, usedforsecurity=False).digest()),
     "SHA256": lambda: lambda view: base64.b64encode(hashlib.sha256(view).digest()),
 }
-"""The functions that return the function of an algorithm, or None if nothing that is installed computes it."""
+"""By algorithm, a function that returns the function of the checksum, or None if no installed package has it."""
 
 PAGE_SIZE = 1000
-"""Keys of one page of a listing, and of one bulk delete: the clouds' own limit."""
+"""Keys of one page of a listing, and of one bulk delete, which is the limit of the clouds."""
 
 SHORT_RESPONSE = Expectation(max_bytes=1 << 20)
 """The expectation of responses without a value, such as those to deletes."""
@@ -150,7 +150,7 @@ class BucketClient(ObjectClient):
         supports: the operations of the store; `conditional_writes` is None if only a probe can tell.
         unstorable: matches the characters that keys of this cloud cannot contain.
         max_parts: the most parts of an upload.
-        copy_refusals: the statuses by which this cloud says that it does not copy an object.
+        copy_refusals: the statuses with which this cloud refuses to copy an object.
     """
 
     url: str
@@ -278,7 +278,7 @@ class BucketClient(ObjectClient):
         return error
 
     def can_upload(self, nbytes: int) -> bool:
-        """Return whether the methods below may store an object of this size; `UploadStore` says what they do."""
+        """Return whether the methods below, which are those of `UploadStore`, may store an object of this size."""
         return False
 
     def upload_part_bytes(self, nbytes: int, *, conditional: bool) -> int | None:
@@ -288,7 +288,7 @@ class BucketClient(ObjectClient):
         return None if is_single else self.part_bytes(nbytes, PART_BYTES)
 
     def part_bytes(self, nbytes: int, least: int) -> int:
-        """Return the size of the parts of an object: `least`, or as much as the number of parts requires."""
+        """Return the size of the parts of an object: `least`, or more if there would be too many parts."""
         return max(least, -(-nbytes // self.max_parts))
 
     async def upload_parts(
@@ -307,7 +307,7 @@ class BucketClient(ObjectClient):
             upload_id: the upload, which has begun.
             nbytes: the size of the object.
             part_bytes: the size of the parts; the last one may be smaller.
-            send_part: stores the part from the first to the second position.
+            send_part: stores a part, given its start and stop in the object.
             precondition: the condition of the request that makes the object of its parts.
         """
         async with undone_on_failure(lambda: self.abort_parts(key, upload_id)):
@@ -398,7 +398,7 @@ def is_whole_object(request: Request, response: Response) -> bool:
         return False
     if response.status == 200 and b"content-range" not in response.headers:
         return True
-    # A range may be as long as the object: small shards are read by one. rclone sends it with status 200.
+    # A range may be as long as the object, such as a small shard. rclone sends it with status 200.
     action = response.action
     return isinstance(action, Accept) and action.size == memoryview(response.body).nbytes
 

@@ -14,10 +14,10 @@ from aiozarr.model import Entry, Version, check_key
 from aiozarr.stores.http.object_client import HTML_PAGE, error_for, is_html_page
 
 MAX_PAGE_BYTES = 32 << 20
-"""More than the longest names of a page take, each byte escaped."""
+"""More than a page of the longest names takes, with each byte escaped."""
 
 MAX_TAGS = 1 << 19
-"""Tags of a page, several hundred for each of a thousand objects: a parsed tag takes more memory than its bytes."""
+"""Tags of a page, several hundred for each of a thousand objects. A parsed tag takes more memory than its bytes."""
 
 MAX_SIZE_DIGITS = 19
 
@@ -38,14 +38,14 @@ class ListingPage:
 
 
 MAX_EMPTY_PAGES = 1000
-"""Pages without a name in a row. A page of S3 may pass over a thousand deleted objects: these are a million."""
+"""Consecutive pages without a name. A page of S3 may skip a thousand deleted objects, so these are a million."""
 
 FetchPage: TypeAlias = Callable[[], Awaitable[ListingPage]]
 
 page_requests: ContextVar[Callable[[FetchPage], Awaitable[ListingPage]] | None] = ContextVar(
     "aiozarr_page_requests", default=None
 )
-"""Requests a page, and repeats a failed request; None: pages are requested once."""
+"""Requests a page, and repeats a failed request; if it is None, pages are requested once."""
 
 
 class PaginationLoopGuard:

@@ -36,9 +36,9 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         """Describe the store; nothing is connected before the first operation.
 
         Args:
-            url: `s3://bucket/prefix`; the prefix is taken as it is, without percent-encoding.
+            url: `s3://bucket/prefix`; the prefix is used unchanged, without percent-encoding.
             storage_options: see "Storage options" in the documentation; fsspec's and obstore's names are known too.
-                Missing ones are searched as by the cloud's own tools: environment, profiles, roles.
+                Missing ones are found as by the cloud's own tools: in environment, profiles, roles.
 
         Raises:
             TypeError: an unknown option; the message lists the known ones.
@@ -52,11 +52,11 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     @property
     def url(self) -> str:
-        """The bucket's URL and the prefix, as they are; with a slash behind `.zip`, which would name an archive."""
+        """The bucket's URL and the prefix, unchanged, but with a slash after `.zip`, which would name an archive."""
         return self.url_of("")
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`: not percent-encoded, as none of a bucket is."""
+        """Return the URL of `path`, which is not percent-encoded, as no URL of a bucket is."""
         return directory_url(f"{self._client.url}/{self._root}{path}".rstrip("/"))
 
     @property
@@ -79,7 +79,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         return (ObjectStore, self._client.identity, self._root + key)
 
     def parent_store(self) -> tuple[Store, str] | None:
-        """Return the store of the prefix above; it shares this one's connections, which closing either closes."""
+        """Return the store of the prefix above; it shares this one's connections, and closing either closes them."""
         root, name = split_root(self._root)
         return (with_root(self, _root=root), name) if name else None
 
@@ -88,7 +88,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         return with_root(self, _root=f"{self._client_key(path)}/")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Given secrets are pickled. The other process finds the others again.
+        # Secrets in options are pickled. The other process finds the others again.
         return (partial(type(self), self.url, **self._given), (), {"supports": self.supports})
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
     async def copy_from(
         self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None = None
     ) -> Version | None:
-        """Have the server copy an object of `source`, as `CopyFromStore` says."""
+        """Have the server copy an object of `source`; see `CopyFromStore`."""
         if not isinstance(source, ObjectStore):
             raise UnsupportedOperationError("only objects of the same cloud are copied by its server", store=self.url)
         with self._located(key, None):
@@ -145,7 +145,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             return await self._client.copy_object(source._client, copied, name, size=size, if_match=if_match)
 
     def can_upload(self, nbytes: int) -> bool:
-        """Return whether an object of this size may be uploaded in pieces, as `UploadStore` says."""
+        """Return whether an object of this size may be uploaded in pieces; see `UploadStore`."""
         return self._client.can_upload(nbytes)
 
     def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
@@ -153,27 +153,27 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         return self._client.upload_part_bytes(nbytes, conditional=conditional)
 
     async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
-        """Store an object in pieces, as `UploadStore` says."""
+        """Store an object in pieces; see `UploadStore`."""
         self._check_condition(key, precondition)
         return await self._on(key, lambda name: self._client.upload(name, body, precondition))
 
     async def begin_parts(self, key: str) -> str:
-        """Begin an upload in parts, as `UploadStore` says."""
+        """Begin an upload in parts; see `UploadStore`."""
         return await self._on(key, self._client.begin_parts)
 
     async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
-        """Store a part, as `UploadStore` says."""
+        """Store a part; see `UploadStore`."""
         return await self._on(key, lambda name: self._client.upload_part(name, upload_id, number, body))
 
     async def complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
-        """Make an object of its parts, as `UploadStore` says."""
+        """Make an object of its parts; see `UploadStore`."""
         self._check_condition(key, precondition)
         return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts, precondition))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
-        """Remove the parts of an upload, as `UploadStore` says."""
+        """Remove the parts of an upload; see `UploadStore`."""
         await self._on(key, lambda name: self._client.abort_parts(name, upload_id))
 
     async def erase(self, key: str) -> None:
@@ -181,7 +181,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         await self._on(key, self._client.delete)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
-        """Remove all of `keys`, a thousand in a request where the cloud can.
+        """Remove all of `keys`, a thousand in a request if the cloud can.
 
         Raises:
             EraseError: some could not be removed, which it names, after all others were.

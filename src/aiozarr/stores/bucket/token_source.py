@@ -16,10 +16,10 @@ from aiozarr.stores.blocking import in_thread
 T = TypeVar("T")
 
 RENEW_BEFORE_SECONDS = 240.0
-"""A token is renewed so long before it expires; from about then on the clouds' services return a new one."""
+"""The time before its expiry at which a token is renewed; from about then on the clouds' services return a new one."""
 
 RETRY_SECONDS = 20.0
-"""A token that could not be renewed, and has not expired, is used for so long before the next attempt."""
+"""The time for which a token that could not be renewed, and has not expired, is used before the next attempt."""
 
 
 class TokenSource(Generic[T]):
@@ -35,7 +35,7 @@ class TokenSource(Generic[T]):
         self._fresh_until = self._expires = 0.0 if fixed is None else math.inf
         self._is_fixed = fixed is not None
         self._failure: tuple[float, StoreError] | None = None  # of the last attempt: its time and error
-        self._guard = ForkSafeLock()  # held by the thread that asks for a token
+        self._guard = ForkSafeLock()  # held by the thread that requests a token
         self._requests: SingleFlight[None] = SingleFlight()
 
     def _request_token(self) -> tuple[T, float]:
@@ -90,7 +90,7 @@ class TokenSource(Generic[T]):
                     raise
                 self._fresh_until = min(now + RETRY_SECONDS, self._expires - 1)
                 return self._token
-            # A token that expires soon is used all the same, and renewed soon.
+            # A token that expires soon is used nevertheless, and soon renewed.
             self._token, self._expires, self._failure = token, expires, None
             self._fresh_until = max(expires - RENEW_BEFORE_SECONDS, min(expires - 1, time.monotonic() + 1))
             return token

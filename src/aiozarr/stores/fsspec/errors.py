@@ -28,13 +28,13 @@ _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_SUCH_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,64})'")
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
-# FTP has one reply code for all refusals: only the text distinguishes missing files from denied ones.
+# FTP has one reply code for all refusals, so only the text distinguishes missing files from denied ones.
 _NOT_THERE = re.compile(
     r"550\b(?!.*\b(?:denied|permission|privilege|access))"
     r".*\b(?:no such file|not found|cannot find|does not exist|(?:is|not) a directory|not a (?:plain|regular) file)",
     re.IGNORECASE | re.DOTALL,
 )
-# By name: the packages that define them need not be installed.
+# By name, because the packages that define them need not be installed.
 _UNKNOWN_CALLER = frozenset(
     {
         "AuthenticationException", "ClientAuthenticationError", "CredentialRetrievalError", "DefaultCredentialsError",

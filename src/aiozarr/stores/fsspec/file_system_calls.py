@@ -24,7 +24,7 @@ T = TypeVar("T")
 async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run the coroutine that `make` returns on the loop `there`, and return its result here.
 
-    A cancellation is passed on and waited for: when it is raised here, the coroutine has ended.
+    A cancellation is passed on and waited for, so the coroutine has ended when it is raised here.
 
     Raises:
         StoreError: the loop `there` has ended, or the coroutine was cancelled there.
@@ -111,7 +111,7 @@ class FileSystemCalls:
         Raises:
             ForkedProcessError: it cannot be created again.
         """
-        # Threads that call at once must get the same instance: its locks belong to the instance.
+        # Threads that call at once must get the same instance, because the locks belong to it.
         with self._create_lock:
             if self._pid != os.getpid():
                 try:
@@ -158,7 +158,7 @@ class FileSystemCalls:
                         fs.invalidate_cache()
                     return method_of(fs, name)(path, *args, **kwargs)
             except (StopIteration, asyncio.CancelledError) as error:
-                # A future refuses StopIteration, and the caller would take CancelledError for its own cancellation.
+                # A future refuses StopIteration, and the caller would mistake CancelledError for its own cancellation.
                 raise RuntimeError(f"the file system raised {type(error).__name__}") from error
 
         return await (in_thread_uncancelled(now) if write else in_thread(now))
@@ -177,7 +177,7 @@ def _create(recipe: InstanceSource | UrlSource) -> Any:
     try:
         return recipe.make()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        # The archive or repository is missing: that does not mean that a value in it is missing.
+        # A missing archive or repository does not mean that a value in it is missing.
         raise translate(error) from error
 
 
@@ -210,7 +210,7 @@ def method_of(fs: Any, name: str) -> Callable[..., Any]:
 
 
 def _info(fs: Any, path: str, **arguments: Any) -> Mapping[str, Any]:
-    """Ask the file system below: `filecache` and `blockcache` use the listing of the directory, which HTTP lacks."""
+    """Use the file system below, because `filecache` and `blockcache` need a listing of the directory."""
     info: Mapping[str, Any] = method_of(fs.fs, "info")(path, **arguments)
     return {**info, "size": None} if fs.compression else info
 
@@ -234,13 +234,13 @@ def _cat_file(fs: Any, path: str, **arguments: Any) -> Any:
     try:
         return fs.cat_file(path, **arguments)
     except Exception:
-        # Blocks are marked as cached before they are received: the next reader would get zeros.
+        # Blocks are marked as cached before they are received, so the next reader would get zeros.
         _forget(fs, path)
     return method_of(fs.fs, "cat_file")(path, **arguments)
 
 
 def _download(fs: Any, path: str) -> None:
-    """Download the whole file into the cache, or nothing: a truncated transfer leaves no file."""
+    """Download the whole file into the cache, or nothing, so that a truncated transfer leaves no file."""
     from fsspec.implementations.cached import SimpleCacheFileSystem
 
     fs._mkcache()

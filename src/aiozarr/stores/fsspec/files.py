@@ -1,4 +1,4 @@
-"""Reads ranges of files by `cat_file`, which knows start and end only, and lists files as keys."""
+"""Reads ranges of files by `cat_file`, which has only a start and an end, and lists files as keys."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FileReader:
     async def read(self, path: str, byte_range: ByteRange | None, *, is_whole: bool = False) -> Value | None:
         """Return the bytes of the file at `path` in `byte_range`, or None if there is no such file.
 
-        With `is_whole`, the end of a short response is taken for the end of the file. Errors are the file system's own.
+        With `is_whole`, the end of a short response counts as the end of the file. Errors are the file system's own.
 
         Raises:
             ShortReadError: fewer bytes were received than the file has in the range.
@@ -68,7 +68,7 @@ class FileReader:
                 return None
             if byte_range is None or not refuses_range(error):
                 raise
-        # Outside of the handler, so that a further error does not have the refusal as its context.
+        # Outside the handler, so that a further error does not have the refusal as its context.
         return await self._read_beyond_end(path, byte_range)
 
     async def _read(self, path: str, byte_range: ByteRange | None, is_whole: bool) -> Value | None:

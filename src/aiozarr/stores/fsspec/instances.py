@@ -58,7 +58,7 @@ class FileSystemTraits:
 
 # By the first protocol of the class. Others are classified by the methods of their class.
 _KNOWN: dict[str, FileSystemTraits] = {
-    # Without the argument, s3fs asks for the size first.
+    # Without the argument, s3fs requests the size first.
     "s3": FileSystemTraits(writeable=True, flat=True, suffixes=True, framed=True, whole=(("max_concurrency", 1),)),
     "gs": FileSystemTraits(writeable=True, flat=True, suffixes=True, framed=True),
     # A server lists files as an HTML page of unknown format.
@@ -92,7 +92,7 @@ def protocol_of(kind: Any) -> str:
 
 def is_async(fs: Any) -> bool:
     """Return whether the methods of `fs` are coroutines."""
-    # From the class: caches forward attributes of the file system below them.
+    # From the class, because caches forward attributes of the file system below them.
     return bool(type(fs).async_impl)
 
 
@@ -209,7 +209,7 @@ class UrlSource:
     recreate = make
 
     def _copied(self) -> dict[str, Any]:
-        """Return copies of the options: fsspec changes the mappings it gets."""
+        """Return copies of the options, because fsspec changes the mappings it gets."""
         return {name: dict(value) if isinstance(value, dict) else value for name, value in self.options.items()}
 
     def _chain(self) -> list[tuple[Any, dict[str, Any]]]:
@@ -293,7 +293,7 @@ MIN_SECRET_CHARACTERS = 3
 
 _SECRET = re.compile(r"secret|pass|pwd|token|key|auth|sig|sas|cred|cookie|header|connection_string|cert", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
-# In any URL: a server may have redirected the client. The repr of aiohttp's errors contains headers.
+# In any URL, because a server may have redirected the client. The repr of aiohttp's errors contains headers.
 _REVEALING = re.compile(r"://[^/\s'\"]*@|://[^\s'\"]*\?[^\s'\"]*=|authorization", re.IGNORECASE)
 
 

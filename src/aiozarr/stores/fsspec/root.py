@@ -37,7 +37,7 @@ NO_RETRIES = {"total_max_attempts": 1, "mode": "legacy"}
 
 
 def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return `options` for a chain with these protocols, the first link first: for each link under its protocol.
+    """Return the `options` of each link of a chain by its protocol; `protocols` has the first link first.
 
     Options under a protocol are for its link, and others for the first link. fsspec's file systems decide which options
     they know. Our and obstore's names are translated if there is a table for the protocol.
@@ -62,7 +62,7 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
 
 
 def _check_loose(name: str, protocols: Sequence[str]) -> None:
-    """Check an option under no protocol: fsspec's first file system would ignore one of another link."""
+    """Check an option under no protocol, because fsspec's first file system would ignore one of another link."""
     if protocols[0] in _TABLES:
         return
     other = next((link for link in protocols[1:] if link in _TABLES and _TABLES[link].knows(name)), None)

@@ -26,7 +26,7 @@ ERASE_CONCURRENCY = 32
 """Files that are removed at the same time."""
 
 MAX_WRITE_ATTEMPTS = 8
-"""Attempts to write a file with a missing directory: others may remove the new directory while it is empty."""
+"""Attempts to write a file with a missing directory, because others may remove the new directory while it is empty."""
 
 
 class FsspecStore(Store):
@@ -196,7 +196,8 @@ class FsspecStore(Store):
             try:
                 await self._calls.write("pipe_file", path, data)
             except Exception as error:
-                # Only after a failure: object stores have no directories, and some file systems would create a bucket.
+                # Only after a failure, because object stores have no directories, and some file systems would create a
+                # bucket.
                 if attempt == MAX_WRITE_ATTEMPTS - 1 or not self._traits.directories or not _may_lack_directory(error):
                     raise
             else:

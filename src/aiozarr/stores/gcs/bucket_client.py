@@ -78,8 +78,8 @@ class GcsBucketClient(BucketClient):
     ) -> Request:
         """Return a request to the path of the object `key`, or to `target`.
 
-        Unless a client accepts gzip, the server decompresses objects that are stored with that encoding. Ranges of them
-        would then fail, and hashes not match: objects are requested as they are stored, and `target` is not.
+        Unless a client accepts gzip, the server decompresses objects that are stored with that encoding; ranges of them
+        would fail, and hashes would not match. Therefore objects are requested as they are stored, but `target` is not.
         """
         template = self._template(token, target is None)
         target = self._endpoint.object_path(key) if target is None else target
@@ -142,7 +142,7 @@ class GcsBucketClient(BucketClient):
         if if_match is not None and if_match.generation is not None:
             target += f"&ifSourceGenerationMatch={quote(if_match.generation, safe='')}"
         token = ""
-        # Large objects between places of the cloud take several calls ("Objects: rewrite").
+        # Large objects between locations of the cloud take several calls ("Objects: rewrite").
         for _ in range(MAX_REWRITES):
             step = f"{target}&rewriteToken={quote(token, safe='')}" if token else target
             response = await self.call("POST", key, target=step, body=memoryview(b""))

@@ -50,7 +50,7 @@ class GcsTokenSource(TokenSource[str]):
                 request = partial(Request(session), timeout=REQUEST_SECONDS)
                 if self._credentials is None:
                     self._credentials = self._load(request)
-                # The used token was refused, or expires soon. google-auth may have another one already.
+                # The token was refused, or expires soon. google-auth may already have another one.
                 if not self._credentials.valid or self._credentials.token == self._token:
                     self._credentials.refresh(request)
         except exceptions.MalformedError as error:

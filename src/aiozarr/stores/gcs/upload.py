@@ -1,6 +1,6 @@
 """Uploads to GCS: small values in one request, large ones in a resumable session.
 
-With it, the contents of responses: pages of listings, errors, and the CRC32C of objects.
+Also parses responses: pages of listings, errors, and the CRC32C of objects.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ _GOOGLE = re.compile(r"https://[a-z0-9.-]+\.googleapis\.com")
 async def upload(
     client: BucketClient, endpoint: GcsEndpoint, key: str, data: memoryview, precondition: Precondition | None
 ) -> Version | None:
-    """Store `data` under `key`, and return its generation. The server refuses a value that was damaged on its way.
+    """Store `data` under `key`, and return its generation. The server refuses a value that was damaged in transit.
 
     Raises:
         PreconditionFailedError: `precondition` does not hold; nothing was written.
@@ -236,7 +236,7 @@ class _UploadSession:
         self._faults = 0
 
     async def send(self) -> Version | None:
-        """Send all of it.
+        """Send the whole object.
 
         Raises:
             PreconditionFailedError, StoreError: as `upload`.
@@ -255,7 +255,7 @@ class _UploadSession:
             self._advance(response)
 
     async def cancel(self) -> None:
-        """Let the server drop the stored parts; otherwise it does so after a week."""
+        """Have the server drop the stored parts, which it would otherwise do after a week."""
         await self._send("DELETE", {}, memoryview(b""))
 
     async def _send(self, method: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:

@@ -130,7 +130,8 @@ def _text(value: object, name: str) -> str:
 def _merge_timeouts(found: dict[str, Any]) -> None:
     """Convert aiohttp's `ClientTimeout`, or seconds for a whole request, to the closest options.
 
-    A slow request does not fail while it makes progress. It fails after the seconds of a whole request without any.
+    A slow request does not fail while it makes progress. Without progress, it fails after the seconds of a whole
+    request.
     """
     timeout = found.pop("timeout")
     if hasattr(timeout, "sock_read"):

@@ -1,7 +1,7 @@
 """The part of a store that knows its server: it authorises requests and interprets responses.
 
-HTTP statuses and error documents become typed errors here. Sending, with a task or without one, and repeating a
-request that was authorised by an expired credential exist once, here and in `aiozarr.http1.endpoint_client`.
+HTTP statuses and error documents become typed errors here. Requests whose credential has expired are repeated here, and
+`aiozarr.http1.endpoint_client` sends them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
 
 RETRY_AFTER_CAP = 3600.0
-"""Seconds. A longer wait is read as this one. `RetryPolicy` decides whether a request waits at all."""
+"""The longest wait in seconds that is read from a response. `RetryPolicy` decides whether a request waits at all."""
 
 _CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
 _CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -45,7 +45,7 @@ _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id"
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
 _SKEWED = re.compile(rb"<Code>RequestTimeTooSkewed</Code>|Request has expired|not valid yet")
 MIN_SKEW_SECONDS = 60.0
-"""Servers allow 15 minutes. A smaller difference than this is not why a request was refused."""
+"""Servers allow 15 minutes. A difference below this is not the reason of a refusal."""
 _NOT_ACCEPTED = {
     "InvalidAccessKeyId": "the server knows no such access key (the option 'key')",
     "SignatureDoesNotMatch": "the signature is not accepted: the secret (the option 'secret') is not the key's",
@@ -85,7 +85,7 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes, reason_c
     if status == 403 and is_skewed(body):
         message += _clock_advice(http_date(headers.get(b"date")))
     found = _MESSAGE.search(body)
-    # Servers quote the signed request in the message of a refused signature: such messages are not shown.
+    # Messages about a refused signature are not shown, because servers quote the signed request in them.
     text = None if found is None or code in _SECRETIVE else showable(found[1].decode("utf-8", "replace"))
     if text is not None:
         message += f", {text!r}"
@@ -104,7 +104,7 @@ def is_skewed(body: bytes) -> bool:
 
 
 def _clock_advice(server: float | None) -> str:
-    """Return what an error says about this machine's clock; nothing if it agrees with the server's."""
+    """Return advice about this machine's clock, empty if it agrees with the server's."""
     now = time.time()
     if server is not None and abs(server - now) < MIN_SKEW_SECONDS:
         return ""
@@ -124,7 +124,7 @@ def showable(message: str) -> str | None:
 def is_html_page(body: bytes) -> bool:
     """Return whether a response is an HTML page, which does not come from the cloud.
 
-    The Content-Type does not tell: some emulators send it for all their documents.
+    The Content-Type does not show it, because some emulators send it for all their documents.
     """
     return _HTML.match(body) is not None
 
@@ -135,7 +135,7 @@ def is_missing_key(body: bytes) -> bool:
 
 
 def _code_of(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the code from the header that Azure sends as well: the response to a HEAD has no body."""
+    """Return the code from the header that Azure also sends, because the response to a HEAD has no body."""
     code = headers.get(b"x-ms-error-code", b"").decode("latin-1")
     return code if _CODE_WORD.fullmatch(code) else None
 
@@ -194,13 +194,13 @@ def retry_after(value: bytes | None, now: float) -> float | None:
 
 
 class ServerClock:
-    """The clock of a server, by which requests are signed; this machine's until a response corrects it."""
+    """The clock of a server, by which requests are signed; it is this machine's clock until a response corrects it."""
 
     def __init__(self) -> None:
         self._offset = 0.0
 
     def now(self) -> float:
-        """Return the server's time in seconds since the epoch, as far as it is known."""
+        """Return the server's time in seconds since the epoch, or this machine's until a response corrects it."""
         return time.time() + self._offset
 
     def correct(self, server: float | None) -> bool:
@@ -213,7 +213,7 @@ class ServerClock:
 
 def http_date(value: bytes | None) -> float | None:
     """Return an HTTP date (RFC 9110, section 5.6.7) in seconds since the epoch, or None if it is missing or invalid."""
-    from email.utils import parsedate_to_datetime  # imported on use: few responses need it
+    from email.utils import parsedate_to_datetime  # imported here because few responses need it
 
     try:
         moment = parsedate_to_datetime((value or b"")[:64].decode("latin-1").strip())
@@ -255,7 +255,7 @@ class ObjectClient(ABC):
         """
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        """Return what `authorise` cannot return at once.
+        """Return the request that `authorise` cannot return at once.
 
         Raises:
             UnauthenticatedError: there are no credentials, or they are not valid.
@@ -282,7 +282,7 @@ class ObjectClient(ABC):
         return response
 
     def can_recover(self, request: Request, error: StoreError) -> bool:
-        """Return whether further requests, those of `recover` or of the store, may replace the error of `request`."""
+        """Return whether further requests, by `recover` or the store, may replace the error of `request`."""
         return is_clipped(error)
 
     async def recover(self, request: Request, error: StoreError) -> Response:
@@ -331,7 +331,7 @@ class ObjectClient(ABC):
         return await self._conclude(request, response, authorise)
 
     async def resolve(self, request: Request, response: Response) -> Response:
-        """Return what `request` would have returned, given the first response to a request sent without a task."""
+        """Return the result of `request`, given the first response to a request that was sent without a task."""
         response = await request.sender.resolve(request, response)
         authorise = partial(self._authorised, request.method, request.key, request.expectation)
         return await self._conclude(request, response, authorise)

@@ -105,7 +105,7 @@ class HTTPStore(WebStore[HTTPClient]):
     """
 
     _client_class: ClassVar[type[HTTPClient]] = HTTPClient
-    """Authorises requests and interprets responses; a subclass for servers with other rules names its own."""
+    """Authorises requests and interprets responses; a subclass for servers with other rules has its own."""
 
     def __init__(self, url: str, **storage_options: Any) -> None:
         """Describe the store; nothing is connected before the first read.
@@ -142,7 +142,7 @@ class HTTPStore(WebStore[HTTPClient]):
         return self._url
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`, percent-encoded as in requests; one in `.zip` gets a slash and is no archive."""
+        """Return the URL of `path`, percent-encoded as in requests, with a slash after `.zip`, which is no archive."""
         return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
 
     @property
@@ -175,7 +175,7 @@ class HTTPStore(WebStore[HTTPClient]):
         return with_root(self, _address=address, _url=directory_url(address.shown), _client=self._client.at(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Given secrets are pickled: the other process could not find them again.
+        # Secrets in options are pickled, because the other process could not find them again.
         given = {item.name: getattr(self._given, item.name) for item in fields(self._given)}
         if given["ssl_context"] is not None:
             raise UnsupportedOperationError(
@@ -201,10 +201,10 @@ MAX_OBJECTS = 64
 
 
 class FullObjectCache:
-    """The responses of a server without ranges, by key: it does not send a shard again for each of its chunks.
+    """Caches responses of a server without ranges, so that it does not send a shard again for each of its chunks.
 
-    Only a request for a certain version is answered from the cache, after a HEAD has confirmed that version. Threads
-    need no lock: the dictionary is replaced, never changed.
+    The cache serves only requests for a certain version, after a HEAD has confirmed it. Threads need no lock, because
+    the dictionary is replaced and never changed.
 
     Attributes:
         responses: the cached responses, by key.

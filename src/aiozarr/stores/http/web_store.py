@@ -1,7 +1,7 @@
 """Reading over HTTP: the part that all stores of web servers share.
 
 A read runs without a task. A task costs as much as the rest of a small read: 20 to 25 µs (docs/design/004). Only a
-response that takes further requests gets one.
+response that needs further requests gets one.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             key: the object's key.
             range: the wanted bytes, cut at the object's end.
             if_match: the version that the object must have. A weak one is compared with that of the response.
-            max_bytes: the most bytes that are returned; None: 5 GiB. A longer response is refused by its head, or
-                when more bytes have come.
+            max_bytes: the most bytes that are returned; None: 5 GiB. A longer response is refused because of its head,
+                or when more bytes have come.
 
         Raises:
             ChangedError: the object has another version than `if_match`.
@@ -185,7 +185,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         if max_bytes is not None:
             expectation.max_bytes = max_bytes
         if range is not None and range.length == 0:
-            # HTTP cannot express an empty range: its first byte is requested, and dropped.
+            # HTTP cannot express an empty range, so its first byte is requested, and dropped.
             expectation.range, expectation.max_bytes = _FIRST_BYTE, max(1, expectation.max_bytes)
         if if_match is not None:
             expectation.etag, expectation.generation = if_match.etag, if_match.generation
@@ -254,7 +254,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             elif range.length == 0:
                 data = b""
         if size is None and not accept.cut and (accept.exact is None or range is None):
-            size = len(memoryview(data))  # the body is the whole object: a part has an exact length
+            size = len(memoryview(data))  # the body is the whole object, because a part has an exact length
         return Value(data, self._client.version(response.headers), size, response.status)
 
     def _mark_rangeless(self) -> None:
@@ -269,7 +269,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             return await self._stat(key)
 
     async def _stat(self, key: str) -> Entry | None:
-        """Send a HEAD, or a GET for the first byte if a HEAD is refused or does not have the answer."""
+        """Send a HEAD, or a GET for the first byte if a HEAD is refused or not sufficient."""
         head, name = Expectation(head=True), self._client_key(key)
         if self._client.head_identifies_missing:
             response = await self._client.request("HEAD", name, head)
@@ -297,7 +297,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         self._client.sender.preconnect(requests)
 
     def _located(self, key: str | None, range: ByteRange | None) -> LocatedAt:
-        """Return a context that adds the store, and `key` and `range`, to errors: clients do not know them."""
+        """Return a context that adds the store, and `key` and `range`, to errors, because clients do not know them."""
         return LocatedAt(self, key, range)
 
     async def aclose(self) -> None:
@@ -306,7 +306,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
 
 
 class LocatedAt:
-    """As `aiozarr.errors.located`, for a store whose URL is composed only for an error: that takes a microsecond."""
+    """`aiozarr.errors.located` for a store whose URL is composed only for errors, because that takes a microsecond."""
 
     __slots__ = ("_key", "_range", "_store")
 

@@ -3,8 +3,9 @@
 A value is written to a temporary file in the directory of its key, which is then renamed. The precondition is checked,
 and the file renamed, under an exclusive `flock` of that directory, like every other change of a name in it. So
 compare-and-swap holds against all writers of the host, and no lock file remains. A directory with a temporary file
-cannot be pruned. Its writer holds a lock of the temporary file, so that a killed writer's file is known by it. Only the
-files of a batch have no lock: a sweep may remove them after a second, and the batch is then written file by file.
+cannot be pruned. Its writer holds a lock of the temporary file, so that a file without one is known to be a killed
+writer's. Only the files of a batch have no lock: a sweep may remove them after a second, and the batch is then written
+file by file.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class NewFile:
     Args:
         path: the file, which `commit` creates or replaces.
         durable: flush it before that.
-        size: reserve so many bytes at once, so that a full disk is found before they are fetched.
+        size: reserve this many bytes at once, so that a full disk is detected before they are fetched.
         is_locked: hold the lock of the temporary file. Without it, a sweep may remove the file after a second.
 
     Attributes:
@@ -138,7 +139,7 @@ class NewFile:
         return version
 
     def seal(self) -> None:
-        """Nothing more is written: set the time that is part of the version, and flush.
+        """Set the time that is part of the version, and flush. Nothing more may be written.
 
         Raises:
             OSError: the content was not stored. `abort` must follow.
@@ -150,7 +151,7 @@ class NewFile:
         if self.durable:
             _flush(self.descriptor)
         # A network file system may report only here that it did not store the content. The duplicate holds the lock,
-        # which says, until the file has its name, that the temporary file has a writer.
+        # which shows until the rename that the temporary file has a writer.
         written, self.descriptor = self.descriptor, os.dup(self.descriptor) if self._is_locked else -1
         os.close(written)
 
@@ -234,7 +235,7 @@ def open_temporary(directory: bytes, *, is_locked: bool = True) -> tuple[bytes, 
     temporary = b"%s/%s%s-%x-%x" % (directory, TEMPORARY, _PROCESS_NAME, os.getpid(), next(_file_numbers))
     descriptor = os.open(temporary, _CREATE, 0o666)
     if is_locked:
-        with suppress(OSError):  # without locks, only its age says that a file has no writer
+        with suppress(OSError):  # without locks, only its age shows that a file has no writer
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return temporary, descriptor
 
@@ -256,7 +257,7 @@ def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int,
 
 
 def has_writer(path: bytes) -> bool:
-    """Return whether the temporary file `path` may have a writer: its lock is held, or cannot be asked for."""
+    """Return whether the temporary file `path` may have a writer: whether its lock is held, or cannot be checked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
@@ -297,7 +298,7 @@ def _require_directory(path: bytes) -> None:
         status = os.stat(path)
     except FileNotFoundError:
         if not os.path.islink(path):
-            return  # pruned since: the caller retries
+            return  # pruned since, so the caller retries
     else:
         if stat.S_ISDIR(status.st_mode):
             return
@@ -330,7 +331,7 @@ def _locked(directory: bytes) -> Iterator[int]:
         descriptor = os.open(directory, _DIRECTORY)
         try:
             with _exclusive(descriptor, directory):
-                # The directory may have been pruned and created again meanwhile: another inode, another lock.
+                # The directory may have been pruned and created again meanwhile, with another inode and lock.
                 if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
                     yield descriptor
                     return
@@ -356,7 +357,7 @@ def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
         try:
             yield
         finally:
-            # Closing is not enough: a process that was forked meanwhile has the same open file.
+            # Closing is not enough, because a process that was forked meanwhile has the same open file.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

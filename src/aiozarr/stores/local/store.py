@@ -54,7 +54,7 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 MAX_FAST_READ_BYTES = 64 << 20
-"""`read_now` reads larger files by `fetch_now`, which checks that they are regular files: a device claims any size."""
+"""`read_now` reads larger files by `fetch_now`, which checks that they are regular files; a device claims any size."""
 
 
 class LocalStore(BlockingStore):
@@ -179,7 +179,7 @@ class LocalStore(BlockingStore):
         return Value(data, version, size)
 
     def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
-        # The fast path of `fetch_now` for many small regular files; all other cases are left to `fetch_now`.
+        # A fast path for many small regular files; `fetch_now` handles all other cases.
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path:
             return super().read_now(key, max_bytes=max_bytes)
@@ -260,7 +260,7 @@ class LocalStore(BlockingStore):
             replace_files([(self._path(key), byte_view(value)) for key, value in values], self._durable)
 
     def begin_file(self, key: str, size: int) -> LocalFile:
-        """Return the future value of `key`, of `size` bytes, to be written in parts by any threads.
+        """Return a file for the new value of `key`, of `size` bytes, to be written in parts by any threads.
 
         Raises:
             StoreError: it could not be created: the disk is full, for example.
@@ -338,7 +338,7 @@ class LocalStore(BlockingStore):
     async def sweep(self, older_than: float | None = 86400.0) -> int:
         """Remove temporary files that were last written `older_than` seconds ago or earlier; return their number.
 
-        None: those of writers that have ended, whatever their age. That needs a file system with `flock`.
+        None: files of writers that have ended, whatever their age. That needs a file system with `flock`.
         """
         from aiozarr.stores.local import walk
 
@@ -428,7 +428,7 @@ class LocalFile:
             raise PreconditionFailedError(reason, store=self._store.url, key=self._key) from None
 
     def abort(self) -> None:
-        """Store nothing, and remove what was written."""
+        """Store nothing, and remove the written parts."""
         self._file.abort()
         prune(os.path.dirname(self._store._path(self._key)), self._store._root)
 
@@ -438,7 +438,7 @@ class _TruncatedError(Exception):
 
 
 def _read_rest(descriptor: int, head: bytes, start: int, length: int) -> Buffer:
-    """Read the rest: one call returns at most 2 GiB, and a signal may interrupt it."""
+    """Read the rest, because one call returns at most 2 GiB, and a signal may interrupt it."""
     data = bytearray(length)
     data[: len(head)] = head
     view = memoryview(data)

@@ -11,9 +11,9 @@ from aiozarr.errors import ChangedError, PermissionDeniedError, StoreError
 from aiozarr.model import ByteRange, Version
 from aiozarr.stores.local.atomic_write import version_of
 
-# A name that cannot exist on this file system: no value is or can be stored under it.
+# A name that cannot exist on this file system, so no value can be stored under it.
 IMPOSSIBLE_NAME = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
-# No file: missing, below a file, a dangling link, a directory, or a name that cannot exist.
+# Errors for no file: missing, below a file, a dangling link, a directory, or a name that cannot exist.
 MISSING = IMPOSSIBLE_NAME | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM})
@@ -32,13 +32,13 @@ def store_error(
 
 
 READ_BYTES = 256 << 10
-"""Bytes that are read, and then hashed, at once: they are still in the processor's cache then."""
+"""Bytes that are read, and then hashed, at once, while they are still in the processor's cache."""
 
 
 class StoredFile:
     """An open file. Its methods may be called from any thread; all raise `StoreError` if the file cannot be read.
 
-    A file that is replaced stays readable as it was. One that is changed in place is found out by `check`.
+    A file that is replaced stays readable as it was. `check` detects a file that is changed in place.
 
     Attributes:
         size: its size in bytes when it was opened.
@@ -83,7 +83,7 @@ class StoredFile:
 
     def crc32c(self, start: int, nbytes: int) -> str:
         """Return the CRC32C of a range as object stores write it: big-endian, in base64."""
-        # Imported on use: a store that is only read needs none.
+        # Imported here because a store that is only read does not need it.
         import google_crc32c
 
         value = 0

@@ -2,8 +2,8 @@
 
 A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and other
 names are not keys. Listings follow links to directories, except for links back to a directory on the way to them.
-An entry says how many segments of its key lie behind a link: what erases listed keys leaves these alone. Erasing a
-prefix removes a link and not its target.
+An entry counts the segments of its key behind a link, so that erasing listed keys leaves these alone. Erasing a prefix
+removes a link and not its target.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
 def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
     """Remove temporary files below `root` that were last written `older_than` seconds ago or earlier.
 
-    None: those that have no writer any more, whatever their age.
+    None: files without a writer, whatever their age.
     """
     latest = None if older_than is None else time.time() - older_than
     pending = [root]

@@ -1,4 +1,4 @@
-"""References as columns: a million of them take 28 MB and not a dictionary of a million lists."""
+"""References as columns, of which a million take 28 MB, instead of a dictionary of a million lists."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_REFERENCES = 1 << 27
 """References of one table that are in memory; they take 4 GB."""
 
 WHOLE = -1
-"""In the column of lengths: the reference is to all of an object."""
+"""A value in the column of lengths: the reference is to a whole object."""
 MISSING = -1
-"""In the column of objects: there is no such reference."""
+"""A value in the column of objects: there is no such reference."""
 
 _MAX_BYTES = 2**63 - 1
 _COORDINATE = r"(?:0|[1-9]\d{0,8})"
@@ -195,7 +195,7 @@ def check_reference(key: str, start: Any, length: Any) -> tuple[int, int]:
     """Return first byte and length of a reference, checked.
 
     Raises:
-        InvalidMetadataError: they are no numbers of bytes.
+        InvalidMetadataError: they are not numbers of bytes.
         LimitError: the range ends beyond the bytes that a file can have.
     """
     # Tables that were made from columns of floating-point numbers have 1024.0.

@@ -1,4 +1,4 @@
-"""Which locations a document of references may name: one from elsewhere must not read this machine or its network."""
+"""Restricts the locations that a document of references may name, to protect this machine and its network."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class ReferenceGuard:
     """The locations that a document of references may name.
 
-    These are its own origin (server, bucket, or the folder of a local document), and what the user names. A document
-    that is not on this machine never names local files.
+    These are its own origin (server, bucket, or the folder of a local document), and locations that the user names. A
+    document that is not on this machine never names local files.
 
     Attributes:
         document: the URL or path of the document; None for a table in memory, which has no origin.
@@ -99,7 +99,7 @@ def _is_below(target: str, prefix: str) -> bool:
 
 
 def shown_location(target: str) -> str:
-    """Return a URL or path without what may be a secret: its query, and the user before the host."""
+    """Return a URL or path without its query, and the user before the host, which may be secrets."""
     return target.partition("?")[0].partition("#")[0].rpartition("@")[2]  # an invalid URL, too
 
 

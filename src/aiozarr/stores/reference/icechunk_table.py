@@ -1,4 +1,4 @@
-"""The references of an icechunk session: chunks of an array come as columns, everything else by the session's store."""
+"""The references of an icechunk session: chunks of an array as columns, everything else through the session's store."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class IcechunkTable(ReferenceTable):
                 await self._check_object(path, url, key)
 
     async def _check_object(self, path: str, url: str, key: str) -> None:
-        """Have icechunk read the chunk `key`, or one byte of a larger one."""
+        """Have icechunk read the chunk `key`, or one byte of it if it is large."""
         reference = self._arrays[path].find(key)
         assert isinstance(reference, Reference)
         is_whole = reference.length is not None and reference.length <= self._whole_chunk_bytes

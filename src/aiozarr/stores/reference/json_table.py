@@ -37,7 +37,7 @@ def parse(data: Buffer) -> LoadedReferences:
     """Return the references of a JSON document.
 
     Raises:
-        InvalidMetadataError: it is no document of references.
+        InvalidMetadataError: it is not a document of references.
         UnsupportedMetadataError: it has `gen`, or templates that are programs.
         LimitError: it has too many references, or a reference that ends beyond all objects.
     """
@@ -138,7 +138,7 @@ class _Builder:
 
         Returns: the position after it, or None if the next member has to be parsed.
         """
-        # Where other members are between them, shorter runs are tried: what has been looked at in vain is little.
+        # If other members are in between, shorter runs are tried, so that little is read in vain.
         end = text.rfind("],", position, position + self._run_characters) + 2
         is_plain = end >= 2 and self._add_plain(text[position:end])
         factor = 4 if is_plain else 0.25
@@ -191,7 +191,7 @@ class _Builder:
             self._rows.add(keys, urls, np.array(starts, np.int64), np.array(lengths, np.int64))
 
     def finish(self, members: Mapping[str, Any]) -> LoadedReferences:
-        """Return the references; `members` are those of a document of version 1 besides `refs`."""
+        """Return the references; `members` are the other members of a document of version 1 than `refs`."""
         self._flush()
         self._rows.finish()
         templates = _templates(members)

@@ -27,8 +27,8 @@ _tables = SerialNumbers()
 def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] | Store | None] | None = None) -> Store:
     """Return a read-only store of the arrays in a `ManifestStore` of VirtualiZarr.
 
-    Objects are read from the stores of its registry, by aiozarr's own clients where these have the same options.
-    Ranges of one object are merged into few requests.
+    Objects are read from the stores of its registry, by aiozarr's own clients if these have the same options. Ranges of
+    one object are merged into few requests.
 
     Args:
         store: the `ManifestStore`.
@@ -52,7 +52,7 @@ def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] |
 
 
 class ManifestTable(ReferenceTable):
-    """The references of a `ManifestStore`; those of an array become columns when one is wanted first.
+    """The references of a `ManifestStore`; those of an array become columns when the first is needed.
 
     Args:
         group: its root group.

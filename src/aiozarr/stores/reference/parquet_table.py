@@ -1,4 +1,4 @@
-"""Parquet tables of references, as kerchunk and VirtualiZarr write them: record files are read when they are wanted."""
+"""Parquet tables of references, as kerchunk and VirtualiZarr write them; record files are read when needed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ParquetTable(ReferenceTable):
         document: the document `.zmetadata`.
 
     Raises:
-        InvalidMetadataError: `document` is none of such a table.
+        InvalidMetadataError: `document` does not describe such a table.
         LimitError: its record files are too large.
         ImportError: pyarrow is not installed.
     """
@@ -128,7 +128,7 @@ class ParquetTable(ReferenceTable):
             return  # its own document is read when it is opened, with a better error
 
     def _place(self, key: str) -> tuple[str, int, int] | None:
-        """Return the field of a chunk, the number of its record, and its row there; None if it is no chunk."""
+        """Return the field of a chunk, the number of its record, and its row there; None if there is no such chunk."""
         if key in self._scalars:
             return self._scalars[key], 0, 0
         split = split_chunk_key(key)
@@ -210,7 +210,7 @@ def read_record(data: Buffer, record_size: int, key: str) -> _Record:
     """Return the references of a record file.
 
     Raises:
-        InvalidMetadataError: it is no record file.
+        InvalidMetadataError: it is not a record file.
         LimitError: it has more rows than the table says.
     """
     parquet = _import_parquet()

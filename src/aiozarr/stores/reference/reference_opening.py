@@ -22,7 +22,7 @@ _DOCUMENT = ("document",)
 
 
 class DocumentTable(ReferenceTable):
-    """A table that is read when a key is wanted first.
+    """A table that is read when a key is first needed.
 
     Args:
         store: the store of the document.
@@ -53,7 +53,7 @@ class DocumentTable(ReferenceTable):
             try:
                 members = await read_document(self._store, prefix + DOCUMENT_NAME)
             except PermissionDeniedError:
-                members = None  # what some buckets answer for a key that they do not have
+                members = None  # the response of some buckets for a key that they do not have
             if members is not None:
                 return await in_thread(lambda: ParquetTable(self._store, prefix, members))
         data = None if not self._key else await read_document(self._store, self._key)
@@ -94,7 +94,7 @@ def open_references(target: tuple[Store, str, str] | Mapping[str, Any], **access
         access: keywords of `store_of_table`.
 
     Raises:
-        TypeError: `resolve` is no such mapping.
+        TypeError: `resolve` is not such a mapping.
         InvalidMetadataError, UnsupportedMetadataError, LimitError: references in memory are not valid.
     """
     if isinstance(target, Mapping):
@@ -128,7 +128,7 @@ def store_of_table(
         document: the location of the table; None for one that has no origin.
         own_options: storage options of the origin of the document.
         resolve: as of `from_references`.
-        remote_protocol: the protocol of all referenced objects; they may have any location of this protocol then.
+        remote_protocol: the protocol of all referenced objects; they may then have any location of this protocol.
         remote_options: storage options of this protocol.
         prefix: the root of the store among the keys: `""`, or ending with `/`.
 
@@ -161,7 +161,7 @@ def check_resolve(resolve: Any) -> Mapping[str, Any]:
 
 
 def _access_key(access: Mapping[str, Any] | Store | None) -> Hashable:
-    """Return what tells ways of access apart, without secrets."""
+    """Return a key that distinguishes ways of access, without secrets."""
     if isinstance(access, Store):
         return access.identity
     return fingerprint({name: repr(value) for name, value in (access or {}).items()})

@@ -30,7 +30,7 @@ from aiozarr.stores.reference.columns import Reference
 from aiozarr.stores.reference.table import Found, ReferenceTable
 from aiozarr.stores.reference.target_stores import TargetResolver, TargetStore
 
-_WAKING_TURNS = 2  # of the loop, until those who wait for a future continue
+_WAKING_TURNS = 2  # turns of the loop until tasks that wait for a future continue
 _Loads: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, asyncio.Future[None]]]
 
 MAX_SIZED_AT_ONCE = 64
@@ -86,14 +86,14 @@ class ReferenceStore(LocatingStore):
         return found.target if target is None else None, found, target
 
     async def _single_flight(self, part: Hashable) -> None:
-        """Load a part of the table, or find an object (a URL), once for all who need it on this loop.
+        """Load a part of the table, or find an object (a URL), once for all tasks of this loop that need it.
 
         All of them continue in one turn of the loop, so that the engine merges their requests.
         """
         loop = asyncio.get_running_loop()
         loads = self._loads.setdefault(loop, {})
         if part in loads:
-            await asyncio.wait([loads[part]])  # who waits looks again: the load may have failed
+            await asyncio.wait([loads[part]])  # waiting tasks look again, because the load may have failed
             return
         loads[part] = loop.create_future()
         try:
@@ -107,7 +107,7 @@ class ReferenceStore(LocatingStore):
             await asyncio.sleep(0)
 
     async def _load_table(self) -> None:
-        """Load the parts of the table that tell its keys."""
+        """Load the parts of the table that contain its keys."""
         while (part := self._table.unloaded_part("")) is not None:
             await self._single_flight(part)
 
@@ -180,7 +180,7 @@ class ReferenceStore(LocatingStore):
         return Entry(key, entry.size, entry.version)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all keys of the table. The sizes of whole objects are asked for, and are None of dead ones."""
+        """Iterate over all keys of the table. The sizes of whole objects are requested; missing objects have None."""
         check_prefix(prefix, store=self.url)
         await self._load_table()
         unsized: list[str] = []
@@ -224,7 +224,7 @@ class ReferenceStore(LocatingStore):
         return self.url_of("")
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`: that of the table, and after a mark the path in it."""
+        """Return the URL of `path`: the URL of the table, a mark, and the path in the table."""
         inside = (self._prefix + path).removesuffix("/")
         if self._url.endswith("://"):
             return self._url + inside
@@ -237,7 +237,7 @@ class ReferenceStore(LocatingStore):
 
     @property
     def origin(self) -> Hashable:
-        """That of the referenced objects, as far as one origin is known."""
+        """The origin of the referenced objects, if a single one is known."""
         origins = {store.origin for store in self._resolver.stores}
         return origins.pop() if len(origins) == 1 else self.identity
 

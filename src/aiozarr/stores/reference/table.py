@@ -1,4 +1,4 @@
-"""Tables of references: what is stored under a key, in the table itself or in another object."""
+"""Tables of references, which have the value of a key or its location in another object."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Found: TypeAlias = "Reference | Buffer"
 
 
 class ReferenceTable(ABC):
-    """A table of references. Parts of it are loaded when a key of theirs is wanted first.
+    """A table of references. A part of it is loaded when one of its keys is first needed.
 
     A table never changes. `find` may be called from any thread; the other methods are called on a loop.
     """
@@ -52,7 +52,7 @@ class ReferenceTable(ABC):
 
     @abstractmethod
     def find(self, key: str) -> Found | None:
-        """Return what the table has under `key`, if the part of the key is loaded; None if there is nothing."""
+        """Return the value or reference of `key`, whose part must be loaded; None if there is none."""
 
     @abstractmethod
     def scan(self, prefix: str) -> AsyncIterator[Entry]:
@@ -159,10 +159,10 @@ class LoadedReferences(ReferenceTable):
 
 
 class ReferenceRows:
-    """References that become columns, in batches: only one batch at a time consists of Python objects.
+    """Converts references to columns in batches, so that only one batch at a time consists of Python objects.
 
     Args:
-        into: where the columns go.
+        into: receives the columns.
     """
 
     def __init__(self, into: LoadedReferences) -> None:

@@ -1,4 +1,4 @@
-"""The objects that references name: which store reads them, and that they are there and do not change."""
+"""The objects that references name: finds their stores, and checks that they exist and do not change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TargetStore(WrapperStore, NowaitStore):
 
     Args:
         store: the store of the objects.
-        immutable: True if its objects never change, so that no version needs to be noted.
+        immutable: True if its objects never change, so that no version needs to be remembered.
     """
 
     def __init__(self, store: Store, *, immutable: bool = False) -> None:
@@ -45,7 +45,7 @@ class TargetStore(WrapperStore, NowaitStore):
 
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # as in the base class
-        """What the inner store supports, except for writes."""
+        """The capabilities of the inner store, except for writes."""
         return replace(super().supports, writeable=False, conditional_writes=False, conditional_erases=False)
 
     async def fetch(
@@ -100,7 +100,7 @@ class TargetStore(WrapperStore, NowaitStore):
         return version
 
     def checked(self, key: str, range: ByteRange | None, value: Value | None) -> Value:
-        """Return `value` if it is what a reference may get.
+        """Return `value` if the reference is valid for it.
 
         Raises:
             DanglingReferenceError: there is no such object, or it ends before the range does.
@@ -151,12 +151,12 @@ class _CheckedCallback:
             self._callback.fetched(checked)
 
     def failed(self, error: Exception) -> None:
-        """Name the object."""
+        """Pass on the error with the name of the object."""
         self._callback.failed(self._store.named(error, self._key) if isinstance(error, StoreError) else error)
 
 
 class _Place(NamedTuple):
-    """Where the object of a URL is.
+    """The location of the object of a URL.
 
     Attributes:
         root: the URL or path of the root of the store.

@@ -36,7 +36,7 @@ class S3Options:
         token: the session token of temporary credentials; goes with `key` and `secret`.
         profile: a profile of the AWS configuration; needs the extra `s3`.
         endpoint_url: a server other than AWS, with `http://` or `https://`. Buckets are then part of the path.
-        region: the bucket's region; AWS is asked for it where none is named.
+        region: the bucket's region; if none is named, AWS is asked for it.
         requester_pays: the reader pays for requests and transfer.
         virtual_hosted: the bucket is a part of the host's name, not of the path. None means True for AWS only.
         bulk_delete: remove a thousand keys in one request, which some servers do not support. None means True.
@@ -247,8 +247,8 @@ def parse_url(url: str) -> tuple[str, str]:
     The path is not percent-encoded, as in fsspec and the AWS tools. An access point's ARN may replace the bucket.
 
     Raises:
-        ValueError: it is no such URL.
-        InvalidKeyError: the root is no valid key.
+        ValueError: it is not such a URL.
+        InvalidKeyError: the root is not a valid key.
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in ("s3", "s3a") or not separator:

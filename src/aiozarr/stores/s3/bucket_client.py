@@ -76,7 +76,7 @@ from aiozarr.stores.s3.region_client import (
 )
 
 MAX_PUT_BYTES = 5 << 30
-"""The most that S3 takes in one request."""
+"""The largest object that S3 accepts in one request."""
 
 MAX_SINGLE_COPY_BYTES = 256 << 20
 """Larger objects are copied in parts, side by side. S3 copies up to 5 GiB in one request."""
@@ -88,7 +88,7 @@ _PAYER = "x-amz-request-payer=requester"
 
 _STORED = frozenset({200, 201, 204})
 _OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
-"""Conflicts that are no failed conditions: races that may be retried, and buckets that are being deleted."""
+"""Conflicts that are not failed conditions: races that may be retried, and buckets that are being deleted."""
 
 _NO_BULK = frozenset({200, 405, 500, 501})
 _CODES_OF_NO_BULK = frozenset(
@@ -193,7 +193,7 @@ class S3BucketClient(BucketClient):
             else:
                 query = f"{CHECKSUM_MODE}=ENABLED"
         if self._payer:
-            query = f"{query}&{_PAYER}" if query else _PAYER  # in order: the last name of all
+            query = f"{query}&{_PAYER}" if query else _PAYER  # sorted, because it is the last name of all
         path = f"{client.path}/{quote_key(key)}" if key else client.path or "/"
         target = client.signer(token).target(method, path, query, headers)
         return Request(client.sender, method, key, target, template, expectation, token, headers=headers, body=body)
@@ -256,7 +256,7 @@ class S3BucketClient(BucketClient):
     async def _checksum(self, body: memoryview | BodyReader) -> dict[str, str]:
         """Return the header with which a server checks a body ("Checking object integrity" in the S3 documentation).
 
-        Over TLS there is none, unless an option requests it. Otherwise nothing else would detect damaged bytes.
+        Over TLS there is none, unless an option requests it. Without TLS nothing else would detect damaged bytes.
         """
         algorithm = self._algorithm or "CRC32C"
         if self._algorithm is None and self._secure:
@@ -287,7 +287,7 @@ class S3BucketClient(BucketClient):
 
     @property
     def can_copy(self) -> bool:
-        return self._algorithm is None  # the parts of a copy would need the checksums that their responses contain
+        return self._algorithm is None  # with checksums, the parts of a copy would need those in their responses
 
     async def copy_object(
         self, source: BucketClient, source_key: str, key: str, *, size: int, if_match: Version | None
@@ -343,7 +343,7 @@ class S3BucketClient(BucketClient):
         return upload_id
 
     async def _forget_upload(self, key: str, upload_id: str) -> None:
-        """Remove the record of an upload that has ended. One that stays is removed by `clean`."""
+        """Remove the record of an upload that has ended. If that fails, `clean` removes it."""
         with suppress(StoreError):
             await self.delete(record_key(key, upload_id))
 

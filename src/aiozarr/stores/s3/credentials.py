@@ -1,4 +1,4 @@
-"""The credentials of S3: given ones, those of the environment, and all others, which botocore finds."""
+"""The credentials of S3: from options, from the environment, or found by botocore."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FoundCredentials(TokenSource[S3Credentials]):
 
         Args:
             options: the profile, or the options of where to search.
-            region: the region of the services that are asked, unless the configuration names another one.
+            region: the region of the services, unless the configuration names another one.
         """
         super().__init__()
         self._options = options
@@ -100,8 +100,8 @@ _IDENTITY = ("role_arn", "role_session_name", "web_identity_token_file")
 def find_credentials(options: S3Options, region: str) -> Any:
     """Return the credentials of botocore, which renew themselves, or None if there are none.
 
-    Options say where to search: by web identity, then from a container's service, then from an instance's. Without
-    them, it is botocore's own search. The environment of the process is not changed.
+    Options determine the search: by web identity, then from a container's service, then from an instance's. Without
+    them, botocore searches as usual. The environment of the process is not changed.
     """
     from botocore.config import Config
     from botocore.credentials import AssumeRoleWithWebIdentityProvider, ContainerProvider, CredentialResolver

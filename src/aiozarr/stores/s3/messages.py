@@ -85,7 +85,7 @@ def _token(fields: dict[str, str]) -> str:
     return "" if truncated == "false" else token
 
 
-# The status with which S3 sends the code elsewhere.
+# The status with which other requests get this code from S3.
 _STATUS_OF = {
     "AccessDenied": 403,
     "InternalError": 500,
@@ -117,14 +117,14 @@ def parse_result(response: Response, name: str) -> dict[str, str] | None:
 
 def deletion(keys: Sequence[str]) -> bytes:
     """Return the document that deletes `keys` ("DeleteObjects")."""
-    from html import escape  # imported on use, like below: most programs remove nothing
+    from html import escape  # imported here and below because most programs remove nothing
 
     objects = "".join([f"<Object><Key>{escape(key)}</Key></Object>" for key in keys])
     return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{objects}</Delete>'.encode()
 
 
 def failed_deletes(response: Response, keys: Sequence[str]) -> dict[str, StoreError] | None:
-    """Return the error of each key that a response to a bulk delete names, or None if it is no response to that."""
+    """Return the error of each key that a response to a bulk delete names, or None if it is not a response to that."""
     from html import escape
 
     root = parse_document(response, "DeleteResult")
@@ -201,7 +201,7 @@ def stored_checksum(headers: Headers) -> BodyChecksum | None:
     """Return the checksum of a whole object in the headers of a response ("Checking object integrity").
 
     The checksum of an object that was uploaded in parts may be one of their checksums. It ends with their number, and
-    tells nothing about a body.
+    does not apply to a body.
     """
     if headers.get(b"x-amz-checksum-type", b"").upper() == b"COMPOSITE":
         return None

@@ -127,7 +127,7 @@ class Signer:
         return _Moment(now, moment, scope, head, self._day[1], {})
 
     def _parameters(self, moment: _Moment, names: str, query: str) -> tuple[str, bytes, bytes]:
-        """Return the query without the signature, and what comes before and behind the headers `names` of a request."""
+        """Return the query without the signature, and the texts before and after the headers `names` of a request."""
         parameters = {
             "X-Amz-Algorithm": ALGORITHM,
             "X-Amz-Credential": f"{self.credentials.key}/{moment.scope}",
@@ -199,7 +199,7 @@ def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
     Raises:
         ValueError: the file of trusted certificates cannot be read.
     """
-    trusted = options.root_certificate  # besides those of the system, like all of these
+    trusted = options.root_certificate  # in addition to those of the system
     path = options.verify
     if path is None and trusted is None:
         path = os.environ.get("AWS_CA_BUNDLE") or None

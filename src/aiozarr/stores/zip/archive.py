@@ -171,7 +171,7 @@ class Archive:
 
 
 def discard_unfinished() -> None:
-    """Remove the temporary files of archives that could not be closed: the process ends without its exit hooks."""
+    """Remove the temporary files of archives that were not closed because the process ends without its exit hooks."""
     for writer in list(_writers):
         writer.abort()
 
@@ -257,7 +257,7 @@ class _Writer:
         self._zip.writestr(info, data, method)
         sizes = (info.CRC, info.compress_size, info.file_size)
         member = Member(key, key.encode(), info.header_offset, self._output.tell(), method, *sizes, extra=0)
-        # Only after the write: if the disk is full, nothing has changed.
+        # Only after the write, so that nothing has changed if the disk is full.
         self.contents.members[key] = member
         self.contents.keys_changed()
         return member

@@ -26,7 +26,7 @@ from aiozarr.stores.zip.zip_store import ZipMode, ZipStore
 
 @dataclass
 class _Use:
-    """What a store and the stores above and below it in the archive have done with it together."""
+    """The shared use of an archive by a store and the stores above and below it."""
 
     wrote: bool
     is_closed: bool = False

@@ -95,7 +95,7 @@ class ZipStore(Store):
         self._begin(mode)
 
     def _copied(self, path_or_store: Any, mode: ZipMode, key: str | None = None) -> tuple[Any, ...]:
-        """Return what `pickle` makes an equal store from."""
+        """Return the function and arguments with which `pickle` makes an equal store."""
         options: dict[str, Any] = {
             "prefix": self._prefix,
             "compression": self._compression,

@@ -122,7 +122,7 @@ async def no_task_is_left() -> None:
         if len(asyncio.all_tasks()) == 1:
             return
         await asyncio.sleep(0)
-    for _ in range(50):  # a thread's answer, or a transport's farewell, needs real time
+    for _ in range(50):  # a thread's result, or closing a transport, needs real time
         if len(asyncio.all_tasks()) == 1:
             return
         await asyncio.sleep(0.02)

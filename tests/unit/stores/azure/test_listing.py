@@ -12,10 +12,12 @@ import pytest
 from aiozarr.errors import LimitError, StoreError, ThrottledError
 from aiozarr.model import Entry, Version
 from aiozarr.stores import ObjectStore
-from aiozarr.stores.azure.bucket_client import parse_page
+from aiozarr.stores.azure.bucket_client import AzureBucketClient
 from aiozarr.stores.bucket.listing import MAX_PAGE_BYTES
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer
+
+parse_page = AzureBucketClient.parse_page
 
 KEY = base64.b64encode(b"s-hidden").decode()
 
