@@ -74,10 +74,10 @@ BUDGET = {
     "stores": 11350,
     "engine": 7870,
     "hierarchy": 5900,
-    "codecs": 4450,
+    "codecs": 4440,
     "driver": 3330,
-    "metadata": 2790,
-    "transfer": 1780,
+    "metadata": 2780,
+    "transfer": 1770,
     "cli": 2080,
     "grid": 2230,
     "integrations": 1720,
@@ -87,7 +87,7 @@ BUDGET = {
     "root": 960,
     "schedule": 940,
     "sync": 570,
-    "common": 480,
+    "common": 470,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,
