@@ -49,6 +49,9 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     found = _SCHEME.match(url)
     if found is None:
         _check_slashes(url)
+        from aiozarr.stores.local.stored_file import encode_path
+
+        encode_path(url)  # before `expanduser` looks the name of a user up
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
     if not is_unicode(url):

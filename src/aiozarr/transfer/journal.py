@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 from aiozarr.common.concurrency import cancel_and_wait, map_concurrently
-from aiozarr.common.formatting import argument
+from aiozarr.common.formatting import argument, clip, printable
 from aiozarr.engine import ScheduledStore
 from aiozarr.engine.copy import has_content_tag
 from aiozarr.errors import CopyError, StoreError
@@ -154,7 +154,7 @@ class CopyJournal(Journal):
         if found != self._description:
             url = self._store.store.url
             of = found.get("source")
-            what = f"a copy of {of}, or of another part of it" if of else "another copy"
+            what = f"a copy of {clip(printable(str(of)))}, or of another part of it" if of else "another copy"
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
         batches = [key for key in self._keys if key != HEADER_KEY]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -55,10 +56,17 @@ def test_invalid_documents_are_rejected(data: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [nested(200), '{"a": [' + "[]," * 500 + "1]}", json.dumps({"a": "[" * 500 + '\\"' + "{" * 500})]
+    "text",
+    [
+        nested(200),
+        '{"a": [' + "[]," * 500 + "1]}",
+        json.dumps({"a": "[" * 500 + '\\"' + "{" * 500}),
+        json.dumps({'\\"[\\\\"{' * 300 + "\\" * number: ["{" * 300 + "\\" * number] for number in range(4)}),
+        json.dumps({"a": ["[" * (1 << 20), "]" * 300, "\\", "[" * 300]}),
+    ],
 )
 def test_depth_counts_levels_and_neither_siblings_nor_brackets_in_strings(text: str) -> None:
-    assert load(text) == json.loads(text)
+    assert load(text, max_bytes=len(text)) == json.loads(text)
 
 
 def test_integers_of_4300_digits_are_exact() -> None:
@@ -88,6 +96,18 @@ def test_the_depth_limit_is_independent_of_the_stack_of_the_caller() -> None:
     assert json.loads(at_depth(deep, lambda: dump_document(tree))) == tree
     with pytest.raises(InvalidMetadataError, match="200 levels"):
         at_depth(deep, lambda: load(nested(100_000)))
+
+
+def test_a_deep_document_of_many_strings_takes_little_memory_to_refuse() -> None:
+    data = b'{"a":' * 1_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidMetadataError, match="200 levels"):
+            load(data, max_bytes=len(data))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * len(data)
 
 
 def len_of_stack() -> int:

@@ -192,7 +192,16 @@ def test_a_file_url_that_names_no_absolute_path_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["memory://\ud800", "/tmp/\ud800", "file:///tmp/\ud800", "http://h/\ud800", "ftp://h/\ud800"]
+    "url",
+    [
+        "memory://\ud800",
+        "/tmp/\ud800",
+        "~\ud800",
+        "/tmp/\ud800.zip",
+        "file:///tmp/\ud800",
+        "http://h/\ud800",
+        "ftp://h/\ud800",
+    ],
 )
 def test_a_lone_surrogate_is_refused(url: str) -> None:
     with pytest.raises(InvalidKeyError, match="lone surrogate"):

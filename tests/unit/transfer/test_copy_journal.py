@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from aiozarr.errors import CopyError, PermissionDeniedError, UnsupportedOperatio
 from aiozarr.model import JOURNAL_PREFIX, Entry, Version
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import on_key, on_operation
-from aiozarr.transfer.journal import HEADER_KEY, digest, is_journal_key, size_hash
+from aiozarr.transfer.journal import HEADER_KEY, checksum_of, digest, is_journal_key, size_hash
 from tests.support.copies import TREE, contents, copied
 
 
@@ -119,6 +120,12 @@ def test_the_journal_of_another_copy_is_not_continued() -> None:
         copied(FakeStore(TREE), destination, resume=True)
     with pytest.raises(CopyError, match="another part"):
         copied(source, destination, resume=True, part="t2m")
+    header = {"source": "s\n" * 10_000}
+    destination.memory.set_now(HEADER_KEY, json.dumps({**header, "checksum": checksum_of(header)}).encode())
+    with pytest.raises(CopyError, match="another part") as refused:
+        copied(source, destination, resume=True)
+    assert len(str(refused.value)) < 1_000
+    assert str(refused.value).isprintable()
     copied(source, destination, overwrite=True)
     assert contents(destination, journal=True) == TREE
 

@@ -171,7 +171,9 @@ def _rewrite_result(body: bytes) -> tuple[bool, str, Version | None]:
         if found["done"]:
             generation = found.get("resource", {}).get("generation")
             return True, "", Version(generation=generation) if isinstance(generation, str) else None
-        return False, str(found["rewriteToken"]), None
+        token = str(found["rewriteToken"])
+        token.encode()  # it becomes a part of a URL
+        return False, token, None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError("the server's response to a copy is not valid", retryable=True) from error
 

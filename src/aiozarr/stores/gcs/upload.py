@@ -18,7 +18,7 @@ from aiozarr.http1.connection import RESUME_INCOMPLETE, Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.request import PieceReader, RequestTemplate
 from aiozarr.http1.response_check import HASH_HEADER, Headers
-from aiozarr.model import Entry, IfAbsent, Precondition, Version
+from aiozarr.model import Entry, IfAbsent, Precondition, Version, is_unicode
 from aiozarr.stores.blocking import undone_on_failure
 from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, BucketClient, checksum_of
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
@@ -40,7 +40,7 @@ def parse_page(body: bytes, prefix: str) -> ListingPage:
     if not isinstance(page, dict):
         raise listing_error("is not a JSON object")
     token, items, prefixes = page.get("nextPageToken") or "", page.get("items") or [], page.get("prefixes") or []
-    if not isinstance(token, str):
+    if not isinstance(token, str) or not is_unicode(token):
         raise listing_error("has an invalid token")
     if not isinstance(items, list):
         raise listing_error("has invalid items")

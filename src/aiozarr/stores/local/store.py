@@ -42,7 +42,7 @@ from aiozarr.stores.local.atomic_write import (
     replace_files,
     version_of,
 )
-from aiozarr.stores.local.stored_file import IMPOSSIBLE_NAME, MISSING, store_error
+from aiozarr.stores.local.stored_file import IMPOSSIBLE_NAME, MISSING, encode_path, store_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -85,12 +85,7 @@ class LocalStore(BlockingStore):
             raise UnsupportedOperationError("LocalStore needs a POSIX file system")
         if not os.fspath(root):
             raise ValueError("a local store needs a root that is not empty")
-        try:
-            self._root = os.path.abspath(os.fsencode(root))
-        except UnicodeEncodeError:
-            raise InvalidKeyError(
-                f"the path {os.fspath(root)!a} has a lone surrogate, so no file has this name"
-            ) from None
+        self._root = os.path.abspath(encode_path(root))
         self._base = self._root.rstrip(b"/") + b"/"
         self._durable = durable
         self._url = "file://" + quote(self._root)

@@ -7,7 +7,7 @@ import os
 from base64 import b64encode
 from hashlib import md5
 
-from aiozarr.errors import ChangedError, PermissionDeniedError, StoreError
+from aiozarr.errors import ChangedError, InvalidKeyError, PermissionDeniedError, StoreError
 from aiozarr.model import ByteRange, Version
 from aiozarr.stores.local.atomic_write import version_of
 
@@ -17,6 +17,18 @@ IMPOSSIBLE_NAME = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 MISSING = IMPOSSIBLE_NAME | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT, errno.ENOMEM})
+
+
+def encode_path(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a local path.
+
+    Raises:
+        InvalidKeyError: it has a lone surrogate.
+    """
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidKeyError(f"the path {os.fspath(path)!a} has a lone surrogate, so no file has this name") from None
 
 
 def store_error(

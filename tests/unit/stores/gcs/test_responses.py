@@ -104,6 +104,7 @@ def test_names_outside_of_the_prefix_and_invalid_keys_are_neither_listed_nor_rem
         {"items": [{"name": "a", "size": "9" * 30}]},
         {"items": [{"name": "a", "generation": [1]}]},
         {"nextPageToken": 5},
+        {"nextPageToken": "\ud800"},
         {"prefixes": 5},
         {"prefixes": [5]},
     ],
