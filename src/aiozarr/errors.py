@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from aiozarr.model import ByteRange
 
+MAX_MESSAGE_LENGTH = 10_000
+"""Characters of the text of an error. A URL or a key may be of any length."""
+
 
 def _positional(*, kw_only: bool) -> Any:
     """Declare a field that is given by position; type checkers read the argument."""
@@ -53,7 +56,8 @@ class AiozarrError(_DeclaredFields):
 
     def __str__(self) -> str:
         facts = self._facts()
-        return f"{self.message} ({', '.join(facts)})" if facts else self.message
+        text = f"{self.message} ({', '.join(facts)})" if facts else self.message
+        return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]}…"
 
     def _facts(self) -> list[str]:
         """Return the fields that the text of the error shows after its message."""

@@ -63,6 +63,14 @@ def test_an_error_without_fields_shows_its_message_alone() -> None:
     assert [str(kind("no")) for kind in CLASSES] == ["no"] * len(CLASSES)
 
 
+def test_an_error_has_a_text_of_bounded_length_and_whole_fields() -> None:
+    url = "s3://" + "b" * 100_000
+    error = StoreError(f"there is nothing at {url}", store=url)
+    assert len(str(error)) < 11_000
+    assert str(error).startswith("there is nothing at s3://bbb")
+    assert error.store == url
+
+
 def test_an_error_shows_its_fields_after_the_message() -> None:
     error = StoreError("no", store="s3://b", key="k", range=Range(1, 2), attempts=3, elapsed=0.25, status=503)
     assert str(error) == "no (store s3://b, key 'k', bytes 1+2, status 503, 3 attempts, 0.2 s)"
