@@ -47,7 +47,7 @@ class ReferenceGuard:
         """Return whether the document may name this URL or path."""
         scheme, mark, rest = target.partition("://")
         scheme = scheme.lower() if mark else (self.protocol or "file")
-        decoded = unquote(rest)
+        decoded = unquote(rest if mark else target)
         is_ambiguous = "::" in target or "\\" in decoded or any(each < " " or each == "\x7f" for each in decoded)
         if is_ambiguous or not is_unicode(target) or "@" in (rest.partition("/")[0] if mark else ""):
             return False
