@@ -20,7 +20,7 @@ RESPONSE = "Connection._begin_body"
 MAX_LINES = 40
 # Hand-overs, modules and functions by the length of the array's sides; the order of events adds up to five functions.
 # If no worker is busy, the I/O thread decodes the few chunks of a small array itself.
-MAX_WAYS = {64: (5, 60, 334), 256: (7, 61, 343)}
+MAX_WAYS = {64: (5, 61, 334), 256: (7, 61, 343)}
 
 
 def lines_of(block: str) -> Iterator[tuple[str, str]]:
