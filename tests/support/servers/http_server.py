@@ -304,9 +304,11 @@ async def _send(
             await _wait(reader, math.inf)
         return False
     keep = not reply.close and reply.length != -1 and request.headers.get("connection", "").lower() != "close"
-    writer.write(_head(reply, keep))
-    if request.method != "HEAD" and reply.status not in (204, 304):
-        await _send_body(reader, writer, reply)
+    head = _head(reply, keep)
+    if request.method == "HEAD" or reply.status in (204, 304):
+        writer.write(head)
+    else:
+        await _send_body(reader, writer, reply, head)
         if reply.stop_after is not None:
             await writer.drain()
             await _give_up(reader, writer, reply.then)
@@ -339,7 +341,12 @@ async def _wait(reader: asyncio.StreamReader, seconds: float) -> None:
             raise ConnectionResetError("the client has gone")
 
 
-async def _send_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply) -> None:
+async def _send_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, head: bytes) -> None:
+    """Send the head, and the body in pieces; a body in one piece leaves together with its head, as servers send it."""
+    if not (reply.chunked or reply.piece or reply.pause or reply.flood is not None or reply.stop_after is not None):
+        writer.writelines((head, reply.body))
+        return
+    writer.write(head)
     body = memoryview(reply.body)
     if reply.stop_after is not None:
         body = body[: reply.stop_after]
