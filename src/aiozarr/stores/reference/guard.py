@@ -48,8 +48,13 @@ class ReferenceGuard:
         scheme, mark, rest = target.partition("://")
         scheme = scheme.lower() if mark else (self.protocol or "file")
         decoded = unquote(rest if mark else target)
-        is_ambiguous = "::" in target or "\\" in decoded or any(each < " " or each == "\x7f" for each in decoded)
-        if is_ambiguous or not is_unicode(target) or "@" in (rest.partition("/")[0] if mark else ""):
+        if "::" in target or "\0" in decoded or not is_unicode(target):
+            return False
+        if "@" in (rest.partition("/")[0] if mark else ""):
+            return False
+        if scheme in _LOCAL and not mark:  # the name of a file may have any other character
+            return self._allows_file(target)
+        if "\\" in decoded or any(each < " " or each == "\x7f" for each in decoded):
             return False
         if scheme in _LOCAL:
             return self._allows_file(target)

@@ -61,6 +61,8 @@ IPV6 = ReferenceGuard("http://[2001:db8:0:0:0:0:0:1]/refs.json")
         (ReferenceGuard("/data/refs.json"), "://data/x", False),
         (ReferenceGuard("/data/refs.json"), "/data/\0.nc", False),
         (ReferenceGuard("/data/refs.json"), "file:/data/%00.nc", False),
+        (ReferenceGuard("/data/refs.json"), "/data/a\\b\n.nc", True),
+        (ReferenceGuard("/data/refs.json"), "file:///data/a\\b.nc", False),
         (ReferenceGuard(None, protocol="s3"), "bucket/%2e%2e/other/1.nc", False),
         (ReferenceGuard("simplecache::file:///data/refs.json"), "/data/1.nc", True),
         (ReferenceGuard("zip://refs.json::http://h/a.zip"), "http://h/1.nc", True),
