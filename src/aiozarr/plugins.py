@@ -131,7 +131,7 @@ class ClassRegistry(Generic[T]):
         self._aliases = aliases
 
     def register(self, kind: Kind) -> Kind:
-        """Register a class under its `name`; errors are those of `check_class`."""
+        """Register a class under its `name`; raises the errors of `check_class`."""
         check_class(kind, *self._kinds)
         self.add(kind.name, kind)
         return kind

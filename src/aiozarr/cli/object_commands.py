@@ -241,9 +241,9 @@ def rm(
 def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None:
     """List, and with --delete remove, leftovers of killed aiozarr processes at TARGET that are at least an hour old.
 
-    On a local disk these are temporary files without a writer, also those of zip archives. Elsewhere these are objects
-    that a test of conditional writes has stored, and on S3 unfinished uploads of copies. Files and uploads of other
-    programs stay, and so do journals, because --resume needs them.
+    On a local disk these are temporary files without a writer, beside zip archives too. In other stores these are the
+    probe objects of a test for conditional writes, and on S3 the unfinished uploads of copies. Files and uploads of
+    other programs stay, and so do journals, because --resume needs them.
     """
     from aiozarr import transfer
 

@@ -105,7 +105,7 @@ select_option = click.option(
 
 
 async def select_view(array: Array, selection: NamedSelection | PositionalSelection | None) -> View:
-    """Return the view of a selection; arguments and errors are those of `resolve_selection`."""
+    """Return the view of a selection; arguments and errors are the same as for `resolve_selection`."""
     return array[await resolve_selection(array, selection)]
 
 

@@ -65,10 +65,10 @@ async def convert(
             true.
         zarr_format: the format of the result: 3, 2 or 1. None: that of each node of the source.
         chunks: chunks of the result in a form of `create_array`, or lengths by dimension name such as `{"time": -1}`,
-            in which the other dimensions keep theirs. None: those of the source.
-        shards: shards of the result, in the same forms. False: none. None: those of the source, which must be multiples
-            of the chunks. Formats 1 and 2 have no shards, so the inner chunks become the stored objects.
-        codecs: codecs of the result, in a form of `create_array`. None: those of the source where the format of the
+            in which the other dimensions keep theirs. None: the same as the source's.
+        shards: shards of the result, in the same forms. False: none. None: the same as the source's, which must be
+            multiples of the chunks. Formats 1 and 2 have no shards, so the inner chunks become the stored objects.
+        codecs: codecs of the result, in a form of `create_array`. None: the source's codecs where the format of the
             result has them, else the defaults. For formats 2 and 1: one compressor, after filters.
         dtype: the type of the result's elements; None: that of the source.
         casting: the rule of the cast, as in `View.write`: "checked" raises for the first value out of range.
@@ -199,7 +199,7 @@ async def source_nodes(store: Store, settings: Settings, zarr_format: int | None
 
 
 async def nodes_from(root: Array | Group) -> dict[str, Array | Group]:
-    """Return a node, and all nodes below, by path relative to it; errors are those of `source_nodes`."""
+    """Return a node, and all nodes below, by path relative to it; raises the errors of `source_nodes`."""
     nodes: dict[str, Array | Group] = {"": root}
     if isinstance(root, Group):
         nodes.update([member async for member in root.members(max_depth=None)])

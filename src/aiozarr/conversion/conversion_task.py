@@ -154,7 +154,7 @@ class ConversionTask:
         return self.item_size * prod([stop - start for start, stop in self.region])
 
     def run(self) -> TaskResult:
-        """Run the task and wait for it; errors are those of `arun`."""
+        """Run the task and wait for it; raises the errors of `arun`."""
         return run_blocking(self.arun)
 
     async def arun(self) -> TaskResult:

@@ -25,9 +25,9 @@ from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, Encoding, read_encoding
 
 ChunksOption: TypeAlias = internal.ChunksLike | Mapping[str, int | None]
-"""Chunks in a form of `create_array`, or by dimension name; None: those of the source."""
+"""Chunks in a form of `create_array`, or by dimension name; None: the same as the source's."""
 ShardsOption: TypeAlias = internal.ShardsLike | bool | Mapping[str, int | None]
-"""Shards in a form of `create_array`, or by dimension name; False: none; None: those of the source."""
+"""Shards in a form of `create_array`, or by dimension name; False: none; None: the same as the source's."""
 RegionLike: TypeAlias = slice | EllipsisType | Sequence[slice | EllipsisType] | None
 """Slices of the source; None: all of it."""
 

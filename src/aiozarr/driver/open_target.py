@@ -100,7 +100,7 @@ async def open_any(
     settings: Settings | None,
     schemes: Collection[str] | None,
 ) -> AnyNode | TensorView:
-    """Open any target, for callers that do not know its kind; arguments and errors are those of `open`."""
+    """Open any target, for callers that do not know its kind; arguments and errors are the same as for `open`."""
     options: dict[str, Any] = {
         "zarr_format": zarr_format,
         "storage_options": storage_options,
@@ -117,7 +117,7 @@ async def open_any(
 
 
 async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> TensorView:
-    """Open the array that a spec describes, a mapping or a URL pipeline; errors are those of `open`."""
+    """Open the array that a spec describes, a mapping or a URL pipeline; raises the errors of `open`."""
     parsed = Spec.parse(spec)
     target = parsed.kvstore.target
     check_schemes("memory://" if isinstance(target, MemoryStore) else target, schemes)

@@ -146,7 +146,7 @@ class Spec:
     def view_transform(self, facts: Facts) -> DomainTransform:
         """Return the spec's transform within the bounds of the array.
 
-        The labels are those of the spec's domain, if it determines one.
+        Dimensions have the labels of the spec's domain, if the spec determines one.
         """
         transform = self.transform
         if transform is None:

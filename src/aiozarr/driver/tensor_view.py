@@ -243,7 +243,7 @@ class TensorView:
         return self.read().__await__()
 
     async def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
-        """Read the elements; arguments and errors are those of `aiozarr.View.read`.
+        """Read the elements; arguments and errors are the same as for `aiozarr.View.read`.
 
         Returns: an array of the shape of the view, without axes if it has no dimensions.
 
@@ -262,7 +262,7 @@ class TensorView:
         return selection.to_view(values) if out is None else out
 
     async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
-        """Write `values`; arguments and errors are those of `aiozarr.View.write`.
+        """Write `values`; arguments and errors are the same as for `aiozarr.View.write`.
 
         Chunks that come to equal the fill value bit by bit are not stored.
 

@@ -164,7 +164,7 @@ class Plan:
         requests: requests to the store; an upper bound unless `exact`.
         min_requests: a lower bound that assumes no cached shard index; equal to `requests` where `exact`.
         bytes: bytes that are fetched; an upper bound unless `exact`.
-        bytes_wanted: the bytes that the read needs; the others lie in gaps between merged ranges.
+        bytes_wanted: the bytes that the read needs; the others are in gaps between merged ranges.
         exact: True once indexes and sizes have been looked up.
         sharded: whether the stored objects are shards.
         missing: how many of the stored objects are not there; None unless `exact`.

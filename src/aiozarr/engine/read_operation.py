@@ -59,7 +59,7 @@ class ReadOperation(Operation):
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
-        may_locate: True if chunks may lie in other objects than those of their keys.
+        may_locate: True if a store may keep chunks in other objects than those under their keys.
         sorting: shards whose points are being sorted; no more at a time than there are threads.
     """
 

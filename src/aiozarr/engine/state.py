@@ -138,7 +138,7 @@ class EngineState:
             self.chunk_caches.drop_object(identity)
 
     def warn_unsafe(self, store: Store) -> None:
-        """Warn, once per store, that partial writes to it are safe in this process only."""
+        """Warn, once per store, that partial writes to it are safe in this process only. Any thread."""
         if store.identity in self._warned:
             return
         self._warned.add(store.identity)

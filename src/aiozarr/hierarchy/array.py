@@ -451,7 +451,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _write_first(self, values: ArrayLike) -> None:
-        """Write the values of an array that was just created. A note of an error says what is stored."""
+        """Write the values of an array that was just created. A note on an error says what is stored."""
         try:
             await self[...].write(values)
         except BaseException as error:

@@ -122,7 +122,7 @@ async def create_group(
 ) -> Group:
     """Create a group at `path` inside `target`, and the missing groups above it. The group can be written.
 
-    Arguments and errors are those of `create_array`.
+    Arguments and errors are the same as for `create_array`.
 
     Raises:
         ValueError: format 1, which has no groups.

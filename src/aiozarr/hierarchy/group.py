@@ -167,7 +167,7 @@ class Group(Node[GroupMetadata]):
     ) -> Array:
         """Create the array `name` below this group, of the group's format.
 
-        Arguments and errors are those of `aiozarr.create_array`.
+        Arguments and errors are the same as for `aiozarr.create_array`.
         """
         metadata, values = new_array_with_data(self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
         array = await self._create(make_array, name, metadata, overwrite)
@@ -179,7 +179,7 @@ class Group(Node[GroupMetadata]):
     async def create_group(
         self, name: str, *, attributes: Mapping[str, Any] | None = None, overwrite: bool = False
     ) -> Group:
-        """Create the group `name` below this group; arguments and errors are those of `aiozarr.create_group`."""
+        """Create the group `name` below this group; arguments and errors are the same as for `aiozarr.create_group`."""
         return await self._create(make_group, name, new_group_metadata(self.zarr_format, attributes), overwrite)
 
     async def create_hierarchy(

@@ -51,7 +51,7 @@ def new_v2_array(
     compressor: CompressorLike,
     dimension_separator: Literal[".", "/"] | None,
 ) -> ArrayMetadata:
-    """Return the metadata of a new array of format 2; arguments and errors are those of `create_array`."""
+    """Return the metadata of a new array of format 2; arguments and errors are the same as for `create_array`."""
     encoded, implied = encode_dtype(dtype)
     members, lengths = _members(shape, encoded, chunks, order)
     chain = implied if isinstance(filters, str) else [codec_configuration(each) for each in filters or ()]
@@ -86,7 +86,7 @@ def new_v1_array(
     compression: str | None,
     compression_opts: Any,
 ) -> ArrayMetadata:
-    """Return the metadata of a new array of format 1; arguments and errors are those of `create_array`."""
+    """Return the metadata of a new array of format 1; arguments and errors are the same as for `create_array`."""
     encoded, _ = encode_dtype(dtype)
     if encoded == "|O":
         raise UnsupportedMetadataError(

@@ -86,7 +86,7 @@ async def open_array(
     schemes: Collection[str] | None = None,
     **create_options: Any,
 ) -> Array:
-    """Open the array at `path` inside `target`; arguments and errors are those of `open`.
+    """Open the array at `path` inside `target`; arguments and errors are the same as for `open`.
 
     With `mode="a"`, the array is created if there is no node, and allows writes. `create_options` are then keywords of
     `create_array`, `shape` and `dtype` among them, which apply only if the array is created.
@@ -138,7 +138,7 @@ async def open_group(
     settings: Settings | None = None,
     schemes: Collection[str] | None = None,
 ) -> Group:
-    """Open the group at `path` inside `target`; arguments and errors are those of `open`.
+    """Open the group at `path` inside `target`; arguments and errors are the same as for `open`.
 
     With `mode="a"`, the group is created with `attributes` if there is no node, and allows writes.
     `use_consolidated=False` ignores consolidated metadata, and reads and lists the nodes themselves. True requires
@@ -196,7 +196,7 @@ async def require_group(
 ) -> Group:
     """Open the group at `path` for writing, or create it with these attributes if there is no node.
 
-    Arguments and errors are those of `open_group` with `mode="a"`.
+    Arguments and errors are the same as for `open_group` with `mode="a"`.
     """
     from aiozarr.hierarchy.group import make_group
     from aiozarr.hierarchy.new_metadata import new_group_metadata

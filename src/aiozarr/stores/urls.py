@@ -51,7 +51,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         _check_slashes(url)
         from aiozarr.stores.local.stored_file import encode_path
 
-        encode_path(url)  # before `expanduser` looks the name of a user up
+        encode_path(url)  # `expanduser` would raise UnicodeEncodeError for the name of a user
         return _local(os.path.expanduser(url), storage_options)
     scheme, separator = found[1].lower(), found[2]
     if not is_unicode(url):

@@ -248,12 +248,12 @@ class View(UnreadValues):
         return Indexer(lambda selection: View(self._array, self._async.vindex[selection]))
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
-        """Read the elements; arguments and errors are those of `aiozarr.View.read`. `progress` runs in this thread."""
+        """Read the elements, with the arguments and errors of `aiozarr.View.read`. `progress` runs in this thread."""
         found = self._async._read_small_blocking(out) if progress is None else None
         return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:
-        """Write `values`; arguments and errors are those of `aiozarr.View.write`. `progress` runs in this thread."""
+        """Write `values`, with the arguments and errors of `aiozarr.View.write`. `progress` runs in this thread."""
         from aiozarr.hierarchy.casting import convert_values, is_large_cast
 
         if not is_large_cast(values, self.dtype):

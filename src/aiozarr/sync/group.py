@@ -83,7 +83,7 @@ class Group(Node[AsyncGroup]):
             return default
 
     def members(self, max_depth: int | None = 0) -> Iterator[tuple[str, AnyNode]]:
-        """Iterate over the nodes below; arguments and errors are those of `aiozarr.Group.members`."""
+        """Iterate over the nodes below; arguments and errors are the same as for `aiozarr.Group.members`."""
         # Batch by batch, because each step of an iteration waits for the I/O thread.
         with closing(iterate(listed_levels(self._async, max_depth), unchanged)) as batches:
             for found in chain.from_iterable(batches):

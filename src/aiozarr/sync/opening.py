@@ -62,7 +62,7 @@ def open(  # noqa: A001  # the public name
     settings: Settings | None = None,
     schemes: Collection[str] | None = None,
 ) -> AnyNode | TensorView:
-    """Open a node, or the array of a TensorStore JSON spec; arguments and errors are those of `aiozarr.open`."""
+    """Open a node, or the array of a TensorStore JSON spec; arguments and errors are the same as for `aiozarr.open`."""
     from aiozarr import driver
     from aiozarr.sync.group import wrap_node
     from aiozarr.sync.tensor_view import TensorView

@@ -88,11 +88,11 @@ class TensorView:
     T = Forwarded(driver.TensorView, lambda view: TensorView(view.T))
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
-        """Read the elements; arguments and errors are those of `aiozarr.driver.TensorView.read`."""
+        """Read the elements; arguments and errors are the same as for `aiozarr.driver.TensorView.read`."""
         return wait(lambda callback: self._async.read(out, callback), progress)
 
     def write(self, values: ArrayLike, progress: ProgressLike = None) -> None:
-        """Write `values`; arguments and errors are those of `aiozarr.driver.TensorView.write`."""
+        """Write `values`; arguments and errors are the same as for `aiozarr.driver.TensorView.write`."""
         if not is_large_cast(values, self.dtype):
             # Cast in this thread, because the cast may run user code, which may call this package again.
             values = convert_values(values, self.dtype)

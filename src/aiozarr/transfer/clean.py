@@ -37,7 +37,8 @@ class Leftover:
     """A temporary file or object, or an unfinished upload, that a process of aiozarr has not removed.
 
     Attributes:
-        kind: "file": the unfinished content of a file or of a zip archive; "object": a test of conditional writes;
+        kind: "file": the unfinished content of a file or of a zip archive; "object": the probe object of a test for
+            conditional writes;
             "upload": an upload in parts.
         location: the path of a file, or the URL of an object.
         nbytes: its size in bytes; None if it is not known.
@@ -60,10 +61,10 @@ async def clean(
     """Find leftovers of killed aiozarr processes at `target`, at least an hour old, and remove them if `delete`.
 
     On a local disk these are temporary files without a writer: below a directory, at any depth, and beside a zip
-    archive. Links to directories are not followed. In other stores these are objects that a test of conditional writes
-    has stored, and on S3 uploads in parts that a copy has begun, which have a record beside their object. A listing of
-    the whole target finds both. Nothing else is removed: files, objects and uploads of other programs stay, and so do
-    the journals of copies and conversions, which `resume=True` needs.
+    archive. Links to directories are not followed. In other stores these are the probe objects of a test for
+    conditional writes, and on S3 uploads in parts that a copy has begun, which have a record beside their object. A
+    listing of the whole target finds both. Nothing else is removed: files, objects and uploads of other programs stay,
+    and so do the journals of copies and conversions, which `resume=True` needs.
 
     A copy that uploads one object for more than an hour looks like a killed one, so do not delete while it runs. Values
     of more than 64 MiB that are not copied from a file or another bucket are uploaded without such a record. A

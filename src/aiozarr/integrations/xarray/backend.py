@@ -80,11 +80,11 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
         return _decode_group(opened.groups[0], decoding, opened.options)
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Open a group and everything below it as a tree; errors are those of `open_dataset`."""
+        """Open a group and everything below it as a tree; raises the errors of `open_dataset`."""
         return datatree_from_dict_with_io_cleanup(self.open_groups_as_dict(filename_or_obj, **options))
 
     def open_groups_as_dict(self, filename_or_obj: Any, **options: Any) -> dict[str, Dataset]:
-        """Open a group and everything below it, as data sets by path; errors are those of `open_dataset`."""
+        """Open a group and everything below it, as data sets by path; raises the errors of `open_dataset`."""
         opened, decoding = _open(filename_or_obj, options, deep=True)
         # As xarray's own engine: names are relative to `group`, and absolute without one.
         root, prefix = (".", "") if opened.options.group else ("/", "/")
