@@ -237,7 +237,7 @@ class ChunkBatch:
         share_key: stands for the object and its version, for readers with the same settings.
         pipeline: the codecs of the chunks.
         subscription: the elements that its reader wants; None if only other readers want some.
-        object_id: with the position, the id of a chunk in caches.
+        object_id: an `InternedKey` for a shard, of which a chunk in caches has the position, too.
         positions: the positions of the chunks in the object; 0 for a chunk that is the object.
         starts, lengths: for each, its bytes in the object; empty for a chunk that is the object.
         caches: the caches that the decoded chunks go to.
@@ -314,7 +314,9 @@ class ChunkBatch:
 
     def chunk_id(self, number: int) -> Hashable:
         """Return the id of a chunk in caches."""
-        return (self.object_id, self.positions[number]) if self.starts else self.object_id
+        # A chunk that is an object may have a place in another one: a reference.
+        is_inner = type(self.object_id) is InternedKey
+        return (self.object_id, self.positions[number]) if is_inner else self.object_id
 
     def join(self, subscription: Subscription, number: int) -> None:
         """Add another reader's subscription of one chunk."""

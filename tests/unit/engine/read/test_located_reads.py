@@ -218,9 +218,19 @@ async def test_wrappers_read_what_the_store_reads() -> None:
     with FaultServer() as server:
         table = await references(server)
         for store in (ReadOnlyStore(opened(table, server)), opened(table, server)):
-            array = await aiozarr.open_array(store, "t", settings=aiozarr.Settings(chunk_cache_bytes=1 << 20))
+            array = await aiozarr.open_array(store, "t")
             assert (await array[2] == VALUES[2]).all()
-            assert (await array[2] == VALUES[2]).all()
+
+
+@pytest.mark.parametrize("codecs", [["bytes"], ["bytes", "crc32c"]])
+async def test_decoded_chunks_behind_references_are_cached(codecs: list[str]) -> None:
+    settings = aiozarr.Settings(chunk_cache_bytes=1 << 20)
+    with FaultServer() as server:
+        table = await references(server, **CHUNKS, codecs=codecs)
+        array = await aiozarr.open_array(opened(table, server), "t", settings=settings)
+        assert await counted(array, np.s_[2:4], server) > 0
+        assert await counted(array, np.s_[2:4], server) == 0
+        assert await counted(array, np.s_[2], server) == 0
 
 
 def test_a_document_is_read_on_every_loop(tmp_path: Any) -> None:
