@@ -30,7 +30,7 @@ class Instant(ScheduledRequest):
 
     def completed(self, error: BaseException | None) -> None:
         source = self.source
-        source.origin.release(1)
+        source.origin.charge(-1)
         source.left -= 1
         if not source.left:
             source.end.set()

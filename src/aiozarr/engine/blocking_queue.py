@@ -87,9 +87,6 @@ class BlockingQueue:
     def charge(self, nbytes: int) -> None:
         """Do nothing, because bytes are not counted."""
 
-    def release(self, nbytes: int) -> None:
-        """Do nothing, because bytes are not counted."""
-
     def observe(self, seconds: float, nbytes: int) -> None:
         """Do nothing, because the cost of a request is a constant, `LOCAL_GAP`."""
 
@@ -220,11 +217,11 @@ class BlockingRequestTask(WorkItem):
         for work in self.works:
             run_captured(work)
 
-    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+    def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
         followers = _requests_of(islice(batch, at + 1, None))
         store = self.request.store
         assert isinstance(store, BlockingStore)
-        return self.request.send_blocking_with(store, followers) or super().run_batch_from(batch, at)
+        return self.request.send_blocking_with(store, followers)
 
     def work_completed(self) -> None:
         failure, self.failure = self.failure, None

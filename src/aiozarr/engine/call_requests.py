@@ -80,7 +80,7 @@ class CallRequest(ScheduledRequest, Generic[T]):
         self.error = error
         self.is_completed = True
         if error is None:
-            self.queue.release(self.held)
+            self.queue.charge(-self.held)
         if self.future.done():
             return
         if error is None:

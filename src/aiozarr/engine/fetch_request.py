@@ -86,7 +86,7 @@ class ObjectRequest(ScheduledRequest):
     def release(self) -> None:
         """Release the bytes that the request holds, and report its times. Further calls do nothing."""
         held, self.held = self.held, 0
-        self.queue.release(held)
+        self.queue.charge(-held)
         self.value = None
         if self.timing is not None:
             self.timing.close()

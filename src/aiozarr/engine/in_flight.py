@@ -560,10 +560,10 @@ class DecodeChunks(WorkItem):
 
     # --- in a worker ------------------------------------------------------------------------------------------------
 
-    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+    def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
         decoder = None if at + 1 == len(batch) else thread_decoder(self.batch.pipeline)
         if decoder is None or not decoder.max_batch:
-            return super().run_batch_from(batch, at)
+            return 0
         works: list[DecodeChunks] = []
         for work in batch[at : at + decoder.max_batch]:
             if not isinstance(work, DecodeChunks) or not work._may_be_batched(self.batch.pipeline):
@@ -574,7 +574,7 @@ class DecodeChunks(WorkItem):
         if not count and decoder.shares_batches and len(works) > 1:
             count = _decode_together(decoder, works)
         if not count:
-            return super().run_batch_from(batch, at)
+            return 0
         # The time of chunks that were decoded together is divided among them, one after the other.
         share = (monotonic() - begun) / count
         for number, work in enumerate(works[:count]):

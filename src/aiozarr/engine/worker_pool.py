@@ -106,14 +106,13 @@ class WorkItem(ABC):
     def run(self) -> None:
         """Do the work in a worker thread. An exception becomes `error`."""
 
-    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
-        """Run this item, which is number `at` of `batch`, and possibly the following ones with it.
+    def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
+        """Run this item, which is number `at` of `batch`, and following ones in one call.
 
         Returns:
-            The number of items that were run.
+            The number of items that were run; 0 if this one is to be run by itself.
         """
-        run_captured(self)
-        return 1
+        return 0
 
     @abstractmethod
     def work_completed(self) -> None:
@@ -153,6 +152,10 @@ class WorkerPool(ABC):
     def is_idle(self) -> bool:
         """Whether a thread waits for work and none is busy. Any thread may ask."""
         return False
+
+    def resize(self, threads: int) -> None:
+        """Use at least this many threads from now on."""
+        self.threads = max(self.threads, threads)
 
     @abstractmethod
     def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
@@ -250,10 +253,6 @@ class ThreadPool(WorkerPool):
             self._start()
         self._queue.put((batch, self._loop), queue_key)
 
-    def resize(self, threads: int) -> None:
-        """Use at least this many threads from now on."""
-        self.threads = max(self.threads, threads)
-
     def close(self) -> None:
         for _ in self._started:
             self._queue.stop_one()
@@ -330,7 +329,11 @@ def run_all(batch: Sequence[WorkItem]) -> None:
     at = 0
     try:
         while at < len(batch):
-            at += batch[at].run_batch_from(batch, at)
+            count = batch[at].run_together(batch, at)
+            if not count:
+                run_captured(batch[at])
+                count = 1
+            at += count
     except BaseException as error:
         for work in islice(batch, at, None):
             work.error = error

@@ -224,7 +224,7 @@ class AdmissionQueue:
             self._sources.remove(source)
 
     def finish(self, request: ScheduledRequest, succeeded: bool) -> None:
-        """End an admitted request. If it succeeded, its bytes stay counted until `release`."""
+        """End an admitted request. If it succeeded, its bytes stay counted until they are given back by `charge`."""
         budget = self.budget
         if succeeded:
             self.failing_since = None
@@ -245,17 +245,13 @@ class AdmissionQueue:
         since = self.failing_since
         return 0.0 if since is None else max(0.0, now - max(since, request.queued_since))
 
-    def charge(self, nbytes: int) -> None:
-        """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from what was expected."""
-        self.budget.bytes_in_flight += nbytes
+    def charge(self, nbytes: int) -> bool:
+        """Count `nbytes` more bytes in flight, or fewer if negative.
 
-    def release(self, nbytes: int) -> bool:
-        """Count `nbytes` fewer bytes, because a response is not held any more.
-
-        Returns: whether a request waits for bytes.
+        Returns: whether a request waits for bytes that are free now.
         """
-        self.budget.bytes_in_flight -= nbytes
-        return self._waiting_for_bytes is not None
+        self.budget.bytes_in_flight += nbytes
+        return nbytes < 0 and self._waiting_for_bytes is not None
 
     def pending(self, enough: int) -> int:
         """Return how many requests there are to admit, or any number from `enough` up if there are that many."""

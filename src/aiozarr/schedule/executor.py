@@ -103,10 +103,7 @@ class RequestExecutor:
         return 0
 
     def charge(self, nbytes: int) -> None:
-        self._queue.charge(nbytes)
-
-    def release(self, nbytes: int) -> None:
-        if self._queue.release(nbytes):
+        if self._queue.charge(nbytes):
             self._schedule_dispatch()
 
     def observe(self, seconds: float, nbytes: int) -> None:

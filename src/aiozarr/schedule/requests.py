@@ -78,7 +78,8 @@ class ScheduledRequest(ABC):
 
     Attributes:
         policy: decides whether a failed attempt is repeated.
-        held: bytes of memory that the budget counts for the request, from its admission until `RequestQueue.release`.
+        held: bytes of memory that the budget counts for the request, from its admission until `RequestQueue.charge`
+            gives them back.
         attempts: number of attempts so far.
         started: time of the first attempt.
         seconds: from `started` to the end of the latest attempt.
@@ -131,7 +132,8 @@ class ScheduledRequest(ABC):
     def completed(self, error: BaseException | None) -> None:
         """Process the response, or `error` (`CancelledError` after `RequestQueue.cancel`). Must not raise.
 
-        After success the bytes of the request stay counted until `RequestQueue.release`. After an error they are not.
+        After success the bytes of the request stay counted until `RequestQueue.charge` gives them back. After an error
+        they are not.
         """
 
     def delay_after(self, error: StoreError, now: float, jitter: float) -> float | None:
@@ -266,10 +268,10 @@ class RequestQueue(Protocol):
         ...
 
     def charge(self, nbytes: int) -> None:
-        """Count `nbytes` more bytes in flight, or fewer if negative: a response may differ from what was expected."""
+        """Count `nbytes` more bytes in flight, or fewer if negative.
 
-    def release(self, nbytes: int) -> None:
-        """Count `nbytes` fewer bytes, because a response is not held any more."""
+        A response may have another size than was expected, and in the end it is not held any more.
+        """
 
     def observe(self, seconds: float, nbytes: int) -> None:
         """Improve the estimate of the cost of a request: a response of `nbytes` took `seconds`."""

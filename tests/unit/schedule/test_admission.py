@@ -194,7 +194,7 @@ def test_bytes_are_counted_from_admission_to_release() -> None:
     queue.finish(first, succeeded=True)
     assert queue.budget.bytes_in_flight == 60
     assert queue.admit() is None
-    assert queue.release(60)  # a request waits for these bytes
+    assert queue.charge(-60)  # a request waits for these bytes
     assert names(admitted(queue)) == ["a1"]
 
 
@@ -211,7 +211,7 @@ def test_no_source_overtakes_the_request_that_waits_for_bytes() -> None:
     (first,) = admitted(queue)
     assert queue.admit() is None
     queue.finish(first, succeeded=True)
-    queue.release(first.held)
+    queue.charge(-first.held)
     assert names(admitted(queue)) == ["b0", "c0"]
 
 
@@ -221,7 +221,7 @@ def test_a_request_larger_than_the_budget_is_admitted_alone() -> None:
     assert first.name == "a0"
     queue.finish(first, succeeded=True)
     assert queue.admit() is None
-    queue.release(10)
+    queue.charge(-10)
     (large,) = admitted(queue)
     assert large.name == "b0"
     queue.finish(large, succeeded=False)
@@ -291,7 +291,7 @@ def test_an_idle_queue_has_nothing_queued_in_flight_or_limited() -> None:
     assert not queue.is_idle
     queue.finish(request, succeeded=True)
     assert not queue.is_idle
-    queue.release(5)
+    queue.charge(-5)
     assert queue.is_idle
 
 

@@ -94,7 +94,7 @@ class Immediate(Slow):
 
     def completed(self, error: BaseException | None) -> None:
         self.ends.append(error)
-        self.executor.release(self.held if error is None else 0)
+        self.executor.charge(-self.held if error is None else 0)
 
 
 class InFlight:

@@ -189,9 +189,9 @@ class _FileWrite(WorkItem):
         self.entry = entry
 
     def run(self) -> None:
-        self.run_batch_from([self], 0)
+        self.run_together([self], 0)
 
-    def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+    def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
         download = self.download
         writes: list[_FileWrite] = []
         values: list[tuple[str, Buffer]] = []

@@ -58,7 +58,7 @@ async def test_an_error_of_one_item_is_its_own() -> None:
 
 async def test_a_batch_that_fails_as_such_ends_with_its_error_and_the_thread_goes_on() -> None:
     class Together(Work):
-        def run_batch_from(self, batch: Sequence[WorkItem], at: int) -> int:
+        def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
             raise MemoryError
 
     pool = ThreadPool(asyncio.get_running_loop(), 1)
