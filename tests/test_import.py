@@ -19,7 +19,7 @@ aiozarr.codecs: bytes chain codec codec_pipeline region_decoder registry zstd
 aiozarr.common: checks concurrency fork_safe formatting lazy_names
 aiozarr.engine: array_read blocking_queue blocking_read caches call_requests decoder engine fetch_request
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
-    scheduled_store state timing trio_calls worker_pool
+    scheduled_store state timing worker_pool
 aiozarr.grid: axes axis_layout chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes changes indexer node node_access open opening unread_values view
 aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3

@@ -41,6 +41,13 @@ def random_jitter() -> float:
     return int.from_bytes(os.urandom(4), "big") / 2**32 if source is None else source()
 
 
+def is_trio_running() -> bool:
+    """Return whether the caller runs in a task of trio."""
+    # Another thread may be importing it just now: then nothing runs on it yet.
+    in_trio_task = getattr(sys.modules.get("trio.lowlevel"), "in_trio_task", None)
+    return in_trio_task is not None and in_trio_task()
+
+
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run all of `coroutines` at once and return their results in order.
 
@@ -362,6 +369,20 @@ _read_gates = PerLoop(lambda _: TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMED
 def read_gate() -> TurnGate:
     """Return the one gate of the immediate reads of the running loop."""
     return _read_gates.get()
+
+
+async def take_turn() -> None:
+    """Wait for a turn of the caller's loop in which another read from memory may be done; trio has no such turns."""
+    if not is_trio_running():
+        await read_gate().enter()
+
+
+async def checkpoint() -> None:
+    """Let other tasks of the caller's loop run, whether trio or asyncio runs it."""
+    if is_trio_running():
+        await sys.modules["trio"].lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
 
 
 RESERVED_FILES = 64

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from time import sleep
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from aiozarr.common.concurrency import wait_uncancelled
+from aiozarr.common.concurrency import checkpoint, is_trio_running, take_turn, wait_uncancelled
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.private_thread import (
     Callback,
@@ -23,7 +23,6 @@ from aiozarr.engine.private_thread import (
     mailbox_of,
     report_error,
 )
-from aiozarr.engine.trio_calls import checkpoint, is_trio_running, post_to_trio, run_from_trio, take_turn
 from aiozarr.errors import StoreError
 from aiozarr.schedule.requests import retry_delay
 from aiozarr.settings import Settings
@@ -108,6 +107,8 @@ async def run(
     engine = thread.engine
     assert engine is not None
     if is_trio_running():
+        from aiozarr.engine.trio_calls import run_from_trio
+
         return await run_from_trio(thread, engine, function, timeout, callback)
     loop = asyncio.get_running_loop()
     call = _AwaitedCall(thread, loop, partial(limited, function, engine, timeout))
@@ -256,7 +257,11 @@ def bind_callback(function: Callable[[T], object] | None) -> Callback[T] | None:
     if function is None:
         return None
     if current_engine() is None:
-        return Callback(function, post_to_trio() if is_trio_running() else mailbox_of(asyncio.get_running_loop()).post)
+        if is_trio_running():
+            from aiozarr.engine.trio_calls import post_to_trio
+
+            return Callback(function, post_to_trio())
+        return Callback(function, mailbox_of(asyncio.get_running_loop()).post)
     callbacks = _blocking_caller.get()
     return Callback(function, run_callback if callbacks is None else callbacks.put)
 

@@ -9,18 +9,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from aiozarr.common.concurrency import read_gate
 from aiozarr.engine.engine import Engine
 from aiozarr.engine.private_thread import Callback, CrossThreadCall, IOThread, limited
 
 T = TypeVar("T")
-
-
-def is_trio_running() -> bool:
-    """Return whether the caller runs in a task of trio."""
-    # Another thread may be importing it just now: then nothing runs on it yet.
-    in_trio_task = getattr(sys.modules.get("trio.lowlevel"), "in_trio_task", None)
-    return in_trio_task is not None and in_trio_task()
 
 
 def post_to_trio() -> Callable[[Callable[[], None]], None]:
@@ -33,20 +25,6 @@ def post_to_trio() -> Callable[[Callable[[], None]], None]:
             token.run_sync_soon(function)
 
     return post
-
-
-async def take_turn() -> None:
-    """Wait for a turn of the caller's loop in which another read from memory may be done; trio has no such turns."""
-    if not is_trio_running():
-        await read_gate().enter()
-
-
-async def checkpoint() -> None:
-    """Let other tasks of the caller's loop run, whether trio or asyncio runs it."""
-    if is_trio_running():
-        await sys.modules["trio"].lowlevel.checkpoint()
-    else:
-        await asyncio.sleep(0)
 
 
 class _TrioCall(CrossThreadCall[T]):
