@@ -6,8 +6,9 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from aiozarr.engine.layout import ArrayLayout, inner_parts, keyed_projections, parts_of
+from aiozarr.engine.layout import ArrayLayout, inner_parts, keyed_projections
 from aiozarr.engine.plan import plan_bounds
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.formats import parse_node
 from aiozarr.metadata.records import ArrayMetadata
@@ -54,7 +55,7 @@ def walk(layout: ArrayLayout) -> int:
     maps: tuple[DimensionMap, ...] = IndexTransform.identity(layout.metadata.shape).maps
     plan_bounds(layout, maps)
     count = 0
-    for _, part in keyed_projections(layout, parts_of(layout, maps), "array/"):
+    for _, part in keyed_projections(layout, project(layout.axes, maps), "array/"):
         if layout.shard is None:
             count += 1
         else:

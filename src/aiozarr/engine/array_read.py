@@ -52,13 +52,12 @@ def _begin_shard(operation: ReadOperation, read: Read, part: ChunkSelection) -> 
     from aiozarr.engine.shard_read import ShardRead
 
     operation.begun += 1
-    output = operation.target(read, part)
     key = read.prefix + read.layout.key_of(part)
-
-    def begin(location: Location | None) -> None:
-        ShardRead(operation, read.layout, read.store, key, output, location).begin()
-
-    operation.begin_located(read.store, key, begin)
+    shard = ShardRead(operation, read.layout, read.store, key, operation.target(read, part))
+    if operation.may_locate:
+        operation.begin_located(read.store, key, shard.begin)
+    else:
+        shard.begin()
 
 
 def _blocking_read(
@@ -196,7 +195,7 @@ class WholeChunks(Subscriber[ReadOperation]):
     def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
         operation, store = self.operation, location.store
         merge_id = store.object_identity(location.key)
-        operation.state.coalescer.add(operation, store, location.key, merge_id, None, operation.merge_limits, [batch])
+        operation.state.coalescer.add(operation, store, location.key, merge_id, None, [batch])
 
     def _stop(self, error: BaseException, key: str) -> None:
         """Stop the read; an error about the target of a reference names the chunk, too."""

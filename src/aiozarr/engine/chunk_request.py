@@ -45,7 +45,7 @@ def request_chunks(
     delivery = ChunkDelivery(slices, None if byte_range is None else byte_range.start)
     if expected > operation.settings.max_request_bytes and not operation.queue_for(store).is_blocking:
         is_single = len(slices) == 1 and len(slices[0][1]) == 1
-        is_versioned = store.identity not in operation.without_versions
+        is_versioned = store.identity not in operation.stores_without_versions
         limit = split_limit(store, operation.settings) if is_versioned else NO_SPLIT
         if is_single and (byte_range is None or if_match is not None) and limit < expected:
             _LargeChunk(operation, store, key, byte_range, delivery, expected, limit, if_match).begin()
@@ -148,7 +148,7 @@ class _LargeChunk:
     def _note_wasted(self) -> None:
         first = self._first
         if first.value is not None and first.value.version is None:
-            self._operation.without_versions.add(first.store.identity)
+            self._operation.stores_without_versions.add(first.store.identity)
         if first.timing is not None and first.timing.event is not None:
             first.timing.event = replace(first.timing.event, bytes_wanted=0)
 
@@ -188,7 +188,7 @@ class RangeCoalescer:
     """
 
     request = staticmethod(request_chunks)
-    """Requests chunks whose bytes are merged with no others."""
+    """Requests chunks that need not be merged with others. Reads that make no requests do not load this module."""
 
     def __init__(self) -> None:
         self._objects: dict[Hashable, _ObjectRanges] = {}
@@ -206,14 +206,14 @@ class RangeCoalescer:
         key: str,
         merge_id: Hashable,
         version: Version | None,
-        merge_limits: MergeLimits,
         batches: Sequence[ChunkBatch],
     ) -> None:
         """Fetch the chunks of `batches`, of the object and version for which `merge_id` stands."""
-        merge_id = (merge_id, merge_key(operation.settings))
-        ranges = self._objects.get(merge_id)
+        ranges_id = (merge_id, merge_key(operation.settings))
+        ranges = self._objects.get(ranges_id)
         if ranges is None:
-            ranges = self._objects[merge_id] = _ObjectRanges(store, key, version, merge_limits)
+            merge_limits = operation.queue_for(store).merge_limits(operation.settings)
+            ranges = self._objects[ranges_id] = _ObjectRanges(store, key, version, merge_limits)
         if not self._operations:
             asyncio.get_running_loop().call_soon(self.flush)
         self._operations[operation] = None

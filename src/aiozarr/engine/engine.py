@@ -157,10 +157,9 @@ class Engine:
 
         for read in reads:
             read.layout.check_read(settings, read.maps)
-        self._grow_pool(settings)
         if not self._start_gate.try_enter():
             await self._start_gate.enter()
-        await self.prepare(reads)
+        await self.prepare(reads, settings)
         begun = 0.0 if report is None else monotonic()
         groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
         try:
@@ -193,9 +192,8 @@ class Engine:
 
         for write in writes:
             write.layout.check_write(settings, write.maps)
-        self._grow_pool(settings)
         await self._start_gate.enter()
-        await self.prepare(writes)
+        await self.prepare(writes, settings)
         begun = 0.0 if report is None else monotonic()
         try:
             await _run_all(
@@ -217,7 +215,6 @@ class Engine:
         from aiozarr.engine.array_read import BlockStream
 
         read.layout.check_read(settings, read.maps)
-        self._grow_pool(settings)
         return BlockStream(self.state, read, settings=settings, prefetch=prefetch, report=report)
 
     async def probe(self, read: Read, *, settings: Settings, report: Report | None = None) -> Plan:
@@ -225,10 +222,10 @@ class Engine:
         from aiozarr.engine.probe import probe
 
         read.layout.check_read(settings, read.maps)
-        await self.prepare([read])
+        await self.prepare([read], settings)
         return await probe(self.state, read, settings=settings, report=report)
 
-    async def prepare(self, operations: Sequence[Read | Write]) -> None:
+    async def prepare(self, operations: Sequence[Read | Write], settings: Settings) -> None:
         """Sort long index arrays by chunk, in a worker, and have the first of located chunks located.
 
         The others usually need nothing else, and are begun in one turn of the loop then. `read`, `write` and `probe` do
@@ -236,6 +233,8 @@ class Engine:
         """
         from aiozarr.grid.chunk_grid import is_expensive
 
+        if settings.decode_threads is not None:
+            self.state.pool.resize(settings.decode_threads)
         for each in operations:
             if is_expensive(each.maps):
                 await self.run_in_worker(partial(getattr, each, "parts"))
@@ -256,10 +255,6 @@ class Engine:
         """Stop everything in flight and let the threads end."""
         await self.state.close()
         self.state.pool.close()
-
-    def _grow_pool(self, settings: Settings) -> None:
-        if settings.decode_threads is not None and isinstance(self.state.pool, ThreadPool):
-            self.state.pool.resize(settings.decode_threads)
 
     def _by_origin(self, reads: Iterable[Read]) -> list[list[Read]]:
         groups: dict[int, tuple[RequestQueue, list[Read]]] = {}

@@ -16,9 +16,9 @@ from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
-from aiozarr.grid.chunk_grid import ChunkGrid, chunk_count_bound, count_chunks, project, resolve_grid
+from aiozarr.grid.chunk_grid import ChunkGrid, chunk_count_bound, count_chunks, resolve_grid
 from aiozarr.grid.key_encoding import ChunkKeyEncoding, resolve_key_encoding
-from aiozarr.grid.projection import ChunkSelection, ChunkSelections
+from aiozarr.grid.projection import ChunkSelection
 from aiozarr.grid.transform import DimensionMap, IndexTransform
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.plugins import SharedResults
@@ -26,7 +26,6 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr.codecs import ShardLayout
-    from aiozarr.grid.fields import Fields
 
 MAX_LISTED = 1_000_000
 """The most chunk lengths that `ArrayLayout.objects` lists."""
@@ -337,11 +336,6 @@ def check_size(layout: ArrayLayout, maps: Sequence[DimensionMap], settings: Sett
             value=touched,
             allowed=settings.max_chunks,
         )
-
-
-def parts_of(layout: ArrayLayout, maps: Sequence[DimensionMap], fields: Fields | None = None) -> ChunkSelections:
-    """Return the stored objects that `maps` touch, each with the wanted selection."""
-    return project(layout.axes, maps, fields)
 
 
 def keyed_projections(

@@ -49,7 +49,7 @@ class Operation(RequestSource):
         bytes_done: bytes of elements that are complete, if there is one.
         stopped: True after an error or a cancellation: nothing more is begun.
         shared: chunks that another operation's request delivers.
-        without_versions: stores that should report versions, and do not. Only reads have it.
+        stores_without_versions: stores that should report versions, and do not. Only reads have it.
         pending_ranges: ranges that wait for the end of this turn of the loop, to be merged into requests.
         max_pending_ranges: how many of them may wait before the operation begins no further objects.
         fairness_key: the queue of its work in the worker pool. A long operation has its own, short ones share one.
@@ -57,7 +57,7 @@ class Operation(RequestSource):
         ready_at: since when the next requests could have been sent, if there is an observer.
     """
 
-    without_versions: set[Hashable]
+    stores_without_versions: set[Hashable]
 
     def __init__(
         self,
@@ -84,7 +84,8 @@ class Operation(RequestSource):
         self.stopped = False
         is_long = bytes_total > LONG_OPERATION_BYTES or total > LONG_OPERATION_OBJECTS
         self.fairness_key: Hashable = self if is_long else None
-        self.observer = RequestObserver.of(settings, report)
+        is_observed = report is not None or settings.on_event is not None
+        self.observer = RequestObserver(settings, report) if is_observed else None
         self.ready_at = 0.0
         self._progress = progress
         self.has_progress = progress is not None

@@ -18,10 +18,10 @@ from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.caches import ChunkCache
 from aiozarr.engine.decoder import ChunkOutput, thread_decoder
 from aiozarr.engine.in_flight import InternedKey
-from aiozarr.engine.layout import ArrayLayout, inner_parts, parts_of
+from aiozarr.engine.layout import ArrayLayout, inner_parts
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import AiozarrError, StoreError
-from aiozarr.grid.chunk_grid import chunk_count_bound
+from aiozarr.grid.chunk_grid import chunk_count_bound, project
 from aiozarr.grid.projection import ChunkSelection, CoreRegion, SizedSelections
 from aiozarr.grid.transform import DimensionMap
 from aiozarr.memory import empty
@@ -76,7 +76,7 @@ class Read:
     @fork_safe_cached_property
     def parts(self) -> SizedSelections:
         """The stored objects that the read touches. If the maps are expensive, a worker computes this first."""
-        return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
+        return project(self.layout.axes, self.maps, self.fields) if self.listed is None else self.listed
 
 
 class BlockQueue:

@@ -84,7 +84,7 @@ class ReadOperation(Operation):
             bytes_total=sum([read.out.nbytes for read in reads]),
         )
         self.state = state
-        self.without_versions = state.stores_without_versions
+        self.stores_without_versions = state.stores_without_versions
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
         self.bytes_left = self.bytes_total
@@ -174,7 +174,7 @@ class ReadOperation(Operation):
 
     def begin_located(self, store: Store, key: str, begin: Callable[[Location | None], None]) -> None:
         """Call `begin` with the location of a stored object, or later if a request has to find it first."""
-        if not self.may_locate or not isinstance(store, LocatingStore):
+        if not isinstance(store, LocatingStore):
             begin(None)
             return
         self.max_pending_ranges = MAX_PENDING_LOCATED

@@ -41,7 +41,8 @@ class ScheduledStore:
         self.store = store
         self.settings = settings
         self._state = state
-        self._observer = RequestObserver.of(settings, report)
+        is_observed = report is not None or settings.on_event is not None
+        self._observer = RequestObserver(settings, report) if is_observed else None
         self._policy = retry_policy(settings.retries, settings.retry_seconds)
 
     @property

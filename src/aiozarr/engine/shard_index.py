@@ -16,7 +16,7 @@ from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.partial_plan import is_whole
 from aiozarr.engine.worker_pool import FunctionCall, WorkItem
-from aiozarr.errors import located
+from aiozarr.errors import CodecError, fill_location, located
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, resolve_range
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.capabilities import fetch_tail
@@ -301,5 +301,8 @@ def parse_index(
         ChecksumError: the checksum of the index does not match.
         CodecError: the shard is shorter than its index, or an entry is impossible; with store, key and range.
     """
-    with located(store=store.url, key=key, range=layout.index_range):
+    try:
         return layout.parse_index(data, size, strict=strict)
+    except CodecError as error:
+        fill_location(error, store=store.url, key=key, range=layout.index_range)
+        raise

@@ -42,7 +42,6 @@ class ShardRead(Subscriber[ReadOperation]):
         store: Store,
         key: str,
         output: ChunkOutput,
-        location: Location | None = None,
     ) -> None:
         self._projection = output.projection
         stored = layout.object_of(self._projection)
@@ -56,7 +55,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._parts: list[tuple[int, ChunkSelection]] | None = None
         self._shard_id = (store.identity, key, layout.decoding_id)
         # The object that contains the shard, and where it begins there: ranges of inner chunks are merged by object.
-        self._object, self._object_key, self._base = (store, key, 0) if location is None else location[:3]
+        self._object, self._object_key, self._base = store, key, 0
         # The points of index arrays must be sorted by inner chunk first.
         self._is_long = self._projection.point_count >= LARGE_POINT_COUNT
         self._attempt = 1
@@ -65,8 +64,10 @@ class ShardRead(Subscriber[ReadOperation]):
         self._error: BaseException | None = None
         self._partial: list[tuple[PartialChunk, ChunkOutput]] = []
 
-    def begin(self) -> None:
-        """Read the shard. An error stops the read of which it is a part."""
+    def begin(self, location: Location | None = None) -> None:
+        """Read the shard, from its `location` if it has one. An error stops the read of which it is a part."""
+        if location is not None:
+            self._object, self._object_key, self._base = location[:3]
         if not self._is_long:
             self._find_index()
             return
@@ -218,9 +219,7 @@ class ShardRead(Subscriber[ReadOperation]):
             merge_id: Hashable = object_id
             if self._object is not self._store:
                 merge_id = (self._object.object_identity(self._object_key), version)
-            operation.state.coalescer.add(
-                operation, self._object, self._object_key, merge_id, version, operation.merge_limits, batches
-            )
+            operation.state.coalescer.add(operation, self._object, self._object_key, merge_id, version, batches)
 
     def _find_chunk(
         self, share_key: Hashable, object_id: InternedKey, position: int, part: ChunkSelection, *, cached: bool

@@ -28,11 +28,6 @@ class RequestObserver:
         self._on_event = settings.on_event
         self._report = report
 
-    @classmethod
-    def of(cls, settings: Settings, report: Report | None) -> RequestObserver | None:
-        """Return an observer, or None if there is neither a report nor `Settings.on_event`."""
-        return cls(settings, report) if report is not None or settings.on_event is not None else None
-
     def report(self, event: RequestEvent, *, retries: int | None = None) -> None:
         """Report a request that has ended, of whose attempts `retries` were repetitions (default: all but one)."""
         if self._report is not None:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.encoder import INNER_GROUP_BYTES, ObjectEncoder
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.layout import ArrayLayout, keyed_projections, parts_of
+from aiozarr.engine.layout import ArrayLayout, keyed_projections
 from aiozarr.engine.listed_chunks import ListedChunks
 from aiozarr.engine.object_write import ObjectWrite, WriteContext
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.state import EngineState
+from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
 from aiozarr.grid.transform import DimensionMap, core_shape_of
@@ -76,7 +77,7 @@ class Write:
     @fork_safe_cached_property
     def parts(self) -> SizedSelections:
         """The stored objects that are touched, as `Read.parts`."""
-        return parts_of(self.layout, self.maps, self.fields) if self.listed is None else self.listed
+        return project(self.layout.axes, self.maps, self.fields) if self.listed is None else self.listed
 
 
 class WriteOperation(Operation):

@@ -482,7 +482,7 @@ class View(UnreadValues):
         read = await self._shape_only_read()
 
         async def start(engine: Engine) -> BlockStream:
-            await engine.prepare([read])
+            await engine.prepare([read], self._settings)
             return engine.stream(read, settings=self._settings, prefetch=prefetch, report=report)
 
         stream = await run(start)

@@ -32,14 +32,14 @@ class Caller(Operation):
         super().__init__(
             InlinePool(),
             RequestExecutor(),
-            settings=Settings(**settings),
+            settings=Settings(**{"gap": 10, **settings}),
             report=None,
             progress=None,
             total=1,
             bytes_total=1,
         )
         self.resumed = 0
-        self.without_versions = set()
+        self.stores_without_versions = set()
         self.store = FakeStore()
 
     def resume(self) -> None:
@@ -67,7 +67,7 @@ def new_coalescer() -> RangeCoalescer:
 
 def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkBatch:
     batch = reader.wants(*starts)
-    coalescer.add(reader, reader.store, key, key, None, LIMITS, [batch])
+    coalescer.add(reader, reader.store, key, key, None, [batch])
     return batch
 
 
