@@ -92,7 +92,7 @@ async def sample(
     """A stored array, its store with the calls of the writing forgotten, and a fresh engine."""
     store = FakeStore(latency=0)
     stored = Sample(layout_of(shape, chunks, **layout), store)
-    await engine().write([stored.write(stored.values)], settings=SETTINGS)
+    await engine().write(stored.write(stored.values), settings=SETTINGS)
     store.reset()
     store.latency = latency
     return stored, store, engine()

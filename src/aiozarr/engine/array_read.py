@@ -237,7 +237,7 @@ class WholeChunks(Subscriber[ReadOperation]):
     def request_again(self, subscription: Subscription, key: str) -> None:
         operation = self.operation
         if not operation.stopped:
-            operation.ready_at = operation.now()
+            operation.ready_at = operation.queue.now()
             self._locate_again(key, ChunkOutput(subscription.out, subscription.parts[0]))
         subscription.left = 0
         operation.subscription_completed(subscription)
@@ -283,7 +283,7 @@ class BlockStream:
         waited = not queue.has_room()
         block = queue.pop()
         if waited:
-            operation.ready_at = operation.now()
+            operation.ready_at = operation.queue.now()
         operation.resume()
         return block
 

@@ -64,7 +64,7 @@ def request_chunks(
     )
     delivery.request = request
     if byte_range is not None and request.timing is not None:
-        request.timing.ready = operation.now()
+        request.timing.ready = operation.queue.now()
     operation.enqueue(request)
 
 
@@ -109,7 +109,7 @@ class _LargeChunk:
         )
         self._first, self._response = self._new_request(self._read.first, expected)
         if byte_range is not None and self._first.timing is not None:
-            self._first.timing.ready = operation.now()
+            self._first.timing.ready = operation.queue.now()
 
     def begin(self) -> None:
         """Enqueue the first part; a task fetches the others and puts them together."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiozarr.common.concurrency import TurnGate, gather_all
 from aiozarr.engine.group_commit import GroupCommit
-from aiozarr.engine.operation import Operation
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
@@ -74,7 +73,7 @@ class Engine:
     def request_limit(self, settings: Settings, *stores: Store) -> Iterator[None]:
         """Let a fixed `Settings.max_requests` hold at the queues of `stores` meanwhile."""
         limit = _RequestLimit(settings)
-        queues = {id(queue): queue for queue in [self.state.queues.origin(store.origin) for store in stores]}
+        queues = {id(queue): queue for queue in [self.state.loop_queue(store) for store in stores]}
         for queue in queues.values():
             queue.register(limit)
         try:
@@ -162,26 +161,28 @@ class Engine:
         await self.prepare(reads, settings)
         begun = 0.0 if report is None else monotonic()
         groups: Sequence[Sequence[Read]] = [reads] if len(reads) == 1 else self._by_origin(reads)
+        operations = [
+            ReadOperation(self.state, group, read_steps, settings=settings, report=report, progress=progress)
+            for group in groups
+        ]
         try:
-            await _run_all(
-                [
-                    ReadOperation(self.state, group, read_steps, settings=settings, report=report, progress=progress)
-                    for group in groups
-                ]
-            )
+            if len(operations) == 1:
+                await operations[0].run()
+            else:
+                await gather_all(each.run() for each in operations)
         finally:
             if report is not None:
                 report.operation(seconds=monotonic() - begun)
 
     async def write(
         self,
-        writes: Sequence[Write],
+        write: Write,
         *,
         settings: Settings,
         progress: Callable[[Progress], None] | None = None,
         report: Report | None = None,
     ) -> None:
-        """Store the `values` of every write; each stored object is replaced whole or not at all.
+        """Store the `values` of a write; each stored object is replaced whole or not at all.
 
         The first error stops the rest and is raised when nothing is in flight any more.
 
@@ -190,20 +191,13 @@ class Engine:
         """
         from aiozarr.engine.write_operation import WriteOperation
 
-        for write in writes:
-            write.layout.check_write(settings, write.maps)
+        write.layout.check_write(settings, write.maps)
         await self._start_gate.enter()
-        await self.prepare(writes, settings)
+        await self.prepare((write,), settings)
         begun = 0.0 if report is None else monotonic()
+        commit = self.group_commit
         try:
-            await _run_all(
-                [
-                    WriteOperation(
-                        self.state, write, self.group_commit, settings=settings, report=report, progress=progress
-                    )
-                    for write in writes
-                ]
-            )
+            await WriteOperation(self.state, write, commit, settings=settings, report=report, progress=progress).run()
         finally:
             if report is not None:
                 report.operation(seconds=monotonic() - begun)
@@ -275,11 +269,3 @@ class _RequestLimit(RequestSource):
 
     def pending(self) -> int:
         return 0
-
-
-def _run_all(operations: Sequence[Operation]) -> Coroutine[Any, Any, object]:
-    """Return the run of all operations; the first error stops the others, and is raised when they have ended."""
-    if len(operations) == 1:
-        # Nearly always; a task of its own would cost as much as a small read.
-        return operations[0].run()
-    return gather_all(each.run() for each in operations)

@@ -333,7 +333,7 @@ class FetchRequest(ObjectRequest):
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
             for operation in waiting:
-                operation.released()
+                operation.end_wait()
 
     def hand_over(self, handler: ResponseHandler) -> None:
         """Leave the response, which has come, to another handler; `release` is left to it, too."""
@@ -342,7 +342,7 @@ class FetchRequest(ObjectRequest):
 
     def cancel_for(self, operation: Operation) -> None:
         """Cancel the request, which no operation needs. `operation` does not end before the request is released."""
-        operation.await_release()
+        operation.begin_wait()
         if self._waiting is None:
             self._waiting = []
         self._waiting.append(operation)

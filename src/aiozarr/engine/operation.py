@@ -118,11 +118,11 @@ class Operation(RequestSource):
         if not self._ended:
             self.queue.wake(self)
 
-    def await_release(self) -> None:
-        """Do not end before `released` is called, because a cancelled request is still in flight."""
+    def begin_wait(self) -> None:
+        """Do not end before `end_wait` is called, because a cancelled request is still in flight."""
         self._awaited += 1
 
-    def released(self) -> None:
+    def end_wait(self) -> None:
         """Count a request or a call that was awaited, and has ended."""
         self._awaited -= 1
         self.check_end()
@@ -153,7 +153,7 @@ class Operation(RequestSource):
             if self.observer is not None and store is not None:
                 self.observer.add_decode_time(store, work.ended - work.started)
             on_completed(work.error)
-            self.released()
+            self.end_wait()
 
         self._awaited += 1
         self.pool.submit(FunctionCall(function, completed, weight), self.fairness_key)
@@ -164,7 +164,7 @@ class Operation(RequestSource):
         """Do everything; after an error or a cancellation nothing is in flight when this returns."""
         if not self.total:
             return
-        self.ready_at = self.now()
+        self.ready_at = 0.0 if self.observer is None else self.queue.now()
         self.queue.register(self)
         self.start_eagerly()
         if self.pending():
@@ -223,10 +223,6 @@ class Operation(RequestSource):
         self.queue.unregister(self)
 
     # --- reports ----------------------------------------------------------------------------------------------------
-
-    def now(self) -> float:
-        """Return the time by the clock of the queue; 0 without an observer."""
-        return 0.0 if self.observer is None else self.queue.now()
 
     def report_progress(self, nbytes: int) -> None:
         """Call the progress callback: `nbytes` more of elements are in place."""

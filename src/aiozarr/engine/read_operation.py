@@ -55,7 +55,7 @@ class ReadOperation(Operation):
 
     Attributes:
         has_cache: True if decoded chunks are cached.
-        indexes: the shard indexes that the read waits for, by the function that receives each.
+        index_fetches: the shard indexes that the read waits for, by the function that receives each.
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
         bytes_left: bytes of elements of blocking reads that were not begun.
@@ -96,12 +96,12 @@ class ReadOperation(Operation):
         self._outcome_key = None if (key := outcome_key(settings)) == DEFAULT_OUTCOME_KEY else key
         self._chunks_done = self._cached = self._copying = 0
         self._subscriptions: set[Subscription] = set()
-        self.indexes: dict[OnIndex, IndexFetch] = {}
+        self.index_fetches: dict[OnIndex, IndexFetch] = {}
         self._blocking_reads: set[ObjectRequest] = set()
         self._store = reads[0].store
         self.may_locate = any([isinstance(read.store, LocatingStore) for read in reads])
         self._lookups: set[asyncio.Task[None]] = set()
-        self._origins: dict[int, OriginRequests] = {}  # by the queue of another origin
+        self._other_queues: dict[int, OriginRequests] = {}  # by the queue of another origin
         fresh = [read.fresh for read in reads if read.fresh is not None and read.fresh.nbytes >= MIN_OUTPUT_BYTES]
         self._prefault: OutputPrefaulter | None = None
         if fresh:
@@ -155,7 +155,7 @@ class ReadOperation(Operation):
             and self.sorting < self.pool.threads
             and self.pending_ranges < self.max_pending_ranges
             and len(self._lookups) < self.max_pending_ranges
-            and not (self._origins and self._waits_for_origins())
+            and not (self._other_queues and self._waits_for_origins())
             and self._copying < MAX_COPYING
         )
 
@@ -196,9 +196,9 @@ class ReadOperation(Operation):
                 except Exception as error:
                     self.stop(error)
                 self.resume()
-            self.released()
+            self.end_wait()
 
-        self.await_release()
+        self.begin_wait()
         self._lookups.add(lookup)
         lookup.add_done_callback(completed)
 
@@ -210,14 +210,14 @@ class ReadOperation(Operation):
         if queue is self.queue:
             self._ready.append(request)
             return
-        origin = self._origins.get(id(queue))
+        origin = self._other_queues.get(id(queue))
         if origin is None:
-            origin = self._origins[id(queue)] = OriginRequests(self, queue)
+            origin = self._other_queues[id(queue)] = OriginRequests(self, queue)
         origin.add(request)
 
     def _waits_for_origins(self) -> bool:
         """Return whether enough requests wait for other origins; further ones would only take memory."""
-        return any(origin.is_full for origin in self._origins.values())
+        return any(origin.is_full for origin in self._other_queues.values())
 
     # --- chunks -----------------------------------------------------------------------------------------------------
 
@@ -355,9 +355,9 @@ class ReadOperation(Operation):
             self._prefault.stop()
         for blocking_read in self._blocking_reads:
             self.queue.cancel(blocking_read)
-        for on_completed, fetch in self.indexes.items():
+        for on_completed, fetch in self.index_fetches.items():
             fetch.leave(on_completed)
-        self.indexes.clear()
+        self.index_fetches.clear()
         for subscription in list(self._subscriptions):
             if subscription.batch is not None:
                 subscription.batch.leave(subscription)
@@ -367,7 +367,7 @@ class ReadOperation(Operation):
             lookup.cancel()
         ready = list(self._ready)
         self._ready.clear()
-        for origin in self._origins.values():
+        for origin in self._other_queues.values():
             ready += origin.take_all()
         for request in ready:
             # Requests that other operations wait for are left to them.
@@ -380,12 +380,12 @@ class ReadOperation(Operation):
 
     def leave_queues(self) -> None:
         self.queue.unregister(self)
-        for origin in self._origins.values():
+        for origin in self._other_queues.values():
             origin.queue.unregister(origin)
-        self._origins.clear()
+        self._other_queues.clear()
 
     def is_idle(self) -> bool:
-        if self._subscriptions or self.indexes or self._blocking_reads or not super().is_idle():
+        if self._subscriptions or self.index_fetches or self._blocking_reads or self._awaited:
             return False
         return self._prefault is None or not self._prefault.under_way
 

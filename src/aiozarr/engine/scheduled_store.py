@@ -47,7 +47,7 @@ class ScheduledStore:
 
     @property
     def _queue(self) -> RequestExecutor:
-        return self._state.queues.origin(self.store.origin)
+        return self._state.loop_queue(self.store)
 
     async def fetch(
         self,

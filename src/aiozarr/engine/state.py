@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.chunk_request import RangeCoalescer
     from aiozarr.engine.in_flight import ChunksInFlight
     from aiozarr.engine.shard_index import ShardIndexes
-    from aiozarr.schedule.executor import RequestQueues
+    from aiozarr.schedule.executor import RequestExecutor, RequestQueues
 
 
 MAX_NOTED_STORES = 4096
@@ -61,7 +61,7 @@ class EngineState:
 
     @fork_safe_cached_property
     def queues(self) -> RequestQueues:
-        """The request queues of stores behind a network."""
+        """The queues of the requests that the loop sends."""
         from aiozarr.schedule.executor import RequestQueues
 
         return RequestQueues(self._after_responses)
@@ -110,9 +110,13 @@ class EngineState:
         """True if the tables of array reads have been made. Any thread may ask."""
         return "chunk_caches" in vars(self)
 
+    def loop_queue(self, store: Store) -> RequestExecutor:
+        """Return the queue of the requests to `store` that the loop sends: single calls of a blocking store, too."""
+        return self.queues.of(store.origin)
+
     def queue_for(self, store: Store) -> RequestQueue:
-        """Return the queue that requests to `store` wait in."""
-        return self.blocking_queue if isinstance(store, BlockingStore) else self.queues.origin(store.origin)
+        """Return the queue of the requests for chunks of `store`, which workers send if it blocks."""
+        return self.blocking_queue if isinstance(store, BlockingStore) else self.queues.of(store.origin)
 
     def has_versions(self, store: Store) -> bool:
         """Return whether responses of `store` have the version of the object."""

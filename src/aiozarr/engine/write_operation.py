@@ -95,7 +95,7 @@ class WriteOperation(Operation):
     ) -> None:
         # All workers encode one shard together, so its request is a coroutine, also if the store blocks.
         sharded = write.layout.shard is not None
-        queue: RequestQueue = state.queues.origin(write.store.origin) if sharded else state.queue_for(write.store)
+        queue: RequestQueue = state.loop_queue(write.store) if sharded else state.queue_for(write.store)
         core = write.core_shape
         super().__init__(
             state.pool,
@@ -150,7 +150,7 @@ class WriteOperation(Operation):
             self.queue.cancel(request)
 
     def is_idle(self) -> bool:
-        return not self._open
+        return not (self._open or self._awaited)
 
     def add_to_report(self) -> None:
         if self.report is not None:

@@ -116,7 +116,7 @@ async def clear_gained_area(access: NodeAccess, old: ArrayLayout, new: ArrayLayo
         fill = np.broadcast_to(new.spec.fill_value, [m.count for m in maps])
         write = Write(new, access.store, access.prefix, maps, fill)
         # One after the other, because slabs overlap if the array has grown along several dimensions.
-        await access.engine.write([write], settings=access.settings, report=access.report)
+        await access.engine.write(write, settings=access.settings, report=access.report)
 
 
 async def _stored_outside(access: NodeAccess, layout: ArrayLayout) -> list[str]:

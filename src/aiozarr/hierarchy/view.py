@@ -254,7 +254,7 @@ class View(UnreadValues):
         with shown_progress(progress, f"writing {self._array.name}") as shown:
             callback = bind_callback(shown)
             await self._run(
-                lambda engine: engine.write([write], settings=self._settings, progress=callback, report=report),
+                lambda engine: engine.write(write, settings=self._settings, progress=callback, report=report),
                 callback,
             )
 

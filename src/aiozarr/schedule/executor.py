@@ -23,7 +23,7 @@ MAX_DISPATCH_SECONDS = 0.005
 
 
 class RequestExecutor:
-    """The `RequestQueue` of one origin: all requests of network stores, and single calls of blocking stores.
+    """The `RequestQueue` of one origin: all requests that the loop sends.
 
     The states of a request, and the calls that lead from one to the next::
 
@@ -33,9 +33,11 @@ class RequestExecutor:
           │                                           │                    └──retry ends─┤
           └──cancel───────────────────────────────────┴──cancel──────────────────────────┘
 
+    Stores on a network have all their requests sent by the loop, blocking stores the single calls.
+
     A repetition keeps the place of its request in the budget, and does not wait in the queue again: its delay is the
-    decision of `RetryPolicy` alone. A task executes one
-    request after another while the queue admits requests that need a task.
+    decision of `RetryPolicy` alone. A task executes one request after another while the queue admits requests that need
+    a task.
 
     Args:
         budget: limits of requests and bytes in flight.
@@ -45,10 +47,10 @@ class RequestExecutor:
     is_blocking = False
 
     def __init__(self, budget: Budget | None = None, after_responses: Callable[[], None] | None = None) -> None:
-        self._queue = AdmissionQueue(budget)
+        self._admission = AdmissionQueue(budget)
         self._after_responses = after_responses
         self._cost_estimator = RequestCostEstimator()
-        self._dispatch_is_scheduled = False
+        self._next_dispatch: asyncio.Handle | None = None
         # Each task with the request that it was created for, until its first step has taken that.
         self._tasks: dict[asyncio.Task[None], ScheduledRequest | None] = {}
         self._nowait: set[ScheduledRequest] = set()
@@ -60,22 +62,22 @@ class RequestExecutor:
 
     def register(self, source: RequestSource) -> None:
         # Only while the server refuses everything does it matter when a source has begun.
-        self._queue.register(source, 0.0 if self._queue.failing_since is None else self.now())
+        self._admission.register(source, 0.0 if self._admission.failing_since is None else self.now())
 
     def unregister(self, source: RequestSource) -> None:
-        self._queue.unregister(source)
-        if not self._queue.is_empty:
+        self._admission.unregister(source)
+        if not self._admission.is_empty:
             self._schedule_dispatch()
 
     def wake(self, source: RequestSource, *, now: bool = False) -> None:
-        self._queue.add(source)
+        self._admission.add(source)
         if now:
             self._dispatch()
         else:
             self._schedule_dispatch()
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
-        self._queue.add_prepaid(requests)
+        self._admission.add_prepaid(requests)
         self._schedule_dispatch()
 
     def cancel(self, request: ScheduledRequest) -> None:
@@ -88,7 +90,7 @@ class RequestExecutor:
             request.pending_fetch.give_up()
             request.pending_fetch = None
             asyncio.get_running_loop().call_soon(self._complete_cancelled, request)
-        elif self._queue.withdraw(request):
+        elif self._admission.withdraw(request):
             asyncio.get_running_loop().call_soon(request.completed, asyncio.CancelledError())
             self._schedule_dispatch()
 
@@ -103,7 +105,7 @@ class RequestExecutor:
         return 0
 
     def charge(self, nbytes: int) -> None:
-        if self._queue.charge(nbytes):
+        if self._admission.charge(nbytes):
             self._schedule_dispatch()
 
     def observe(self, seconds: float, nbytes: int) -> None:
@@ -112,14 +114,14 @@ class RequestExecutor:
     @property
     def budget(self) -> Budget:
         """The limits, and how much of them is in use."""
-        return self._queue.budget
+        return self._admission.budget
 
     @property
     def is_idle(self) -> bool:
-        return self._queue.is_idle
+        return self._admission.is_idle
 
     def __repr__(self) -> str:
-        return f"RequestExecutor({self._queue!r}, tasks={len(self._tasks)}, nowait={len(self._nowait)})"
+        return f"RequestExecutor({self._admission!r}, tasks={len(self._tasks)}, nowait={len(self._nowait)})"
 
     def now(self) -> float:
         return self._running_clock()()
@@ -136,13 +138,8 @@ class RequestExecutor:
 
     def _schedule_dispatch(self) -> None:
         # Not at once: the caller may be a source that the queue is just asking.
-        if not self._dispatch_is_scheduled:
-            self._dispatch_is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._dispatch_scheduled)
-
-    def _dispatch_scheduled(self) -> None:
-        if self._dispatch_is_scheduled:
-            self._dispatch()
+        if self._next_dispatch is None:
+            self._next_dispatch = asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _dispatch(self, *, in_task: bool = False) -> ScheduledRequest | None:
         """Start every request that the queue admits.
@@ -151,8 +148,10 @@ class RequestExecutor:
         """
         if self._is_closed:
             return None
-        self._dispatch_is_scheduled = False
-        queue = self._queue
+        if self._next_dispatch is not None:
+            self._next_dispatch.cancel()
+            self._next_dispatch = None
+        queue = self._admission
         request = own = None
         first = 0.0
         while (admitted := queue.admit()) is not None:
@@ -178,8 +177,8 @@ class RequestExecutor:
     def _start_nowait(self, request: ScheduledRequest) -> bool:
         clock = self._clock or self._running_clock()
         request.started = clock()
-        if self._queue.failing_since is not None:
-            request.waited = self._queue.waited(request, request.started)
+        if self._admission.failing_since is not None:
+            request.waited = self._admission.waited(request, request.started)
         request.attempts += 1
         try:
             request.pending_fetch = request.start_nowait(self._respond)
@@ -216,7 +215,7 @@ class RequestExecutor:
             else:
                 if self._after_responses is not None:
                     self._after_responses()
-                if self._dispatch_is_scheduled:
+                if self._next_dispatch is not None:
                     self._dispatch()  # what the responses have asked for need not wait for another turn
 
     def _process_response(self, request: ScheduledRequest, error: Exception | None) -> None:
@@ -231,7 +230,7 @@ class RequestExecutor:
         if error is None:
             clock = self._clock or self._running_clock()
             request.seconds = clock() - request.started
-        self._queue.finish(request, error is None)
+        self._admission.finish(request, error is None)
         request.completed(error)
         self._dispatch()
 
@@ -241,7 +240,7 @@ class RequestExecutor:
         self._dispatch()
 
     def _drop(self, request: ScheduledRequest) -> None:
-        self._queue.finish(request, succeeded=False)
+        self._admission.finish(request, succeeded=False)
         request.completed(asyncio.CancelledError())
 
     # --- in a task -------------------------------------------------------------------------------------------------
@@ -280,7 +279,7 @@ class RequestExecutor:
             failure = None
 
     async def _execute(self, request: ScheduledRequest, task: asyncio.Task[None], failure: StoreError | None) -> None:
-        queue = self._queue
+        queue = self._admission
         request.task = task
         error: BaseException | None = None
         try:
@@ -315,7 +314,7 @@ MAX_UNUSED_QUEUES = 256
 
 
 class RequestQueues:
-    """The queues of all origins that one I/O thread reaches over a network.
+    """The queues of all origins whose requests one I/O thread sends.
 
     An origin has one queue as long as an operation uses it. Credentials are part of an origin: a service whose users
     bring their own meets new ones without end, so that old ones are forgotten.
@@ -332,7 +331,7 @@ class RequestQueues:
     def __len__(self) -> int:
         return len(self._queues)
 
-    def origin(self, origin: Hashable) -> RequestExecutor:
+    def of(self, origin: Hashable) -> RequestExecutor:
         """Return the one queue of an origin."""
         queue = self._recent.get(origin)
         if queue is not None:

@@ -226,7 +226,7 @@ class SelectedStore(Store):
         store = MemoryStore()
         maps = IndexTransform.identity(array.selected.metadata.shape).select(region).maps
         settings = Settings(max_chunk_bytes=self._settings.max_chunk_bytes, strict=self._settings.strict)
-        await self._engine.write([Write(array.selected, store, "", maps, values)], settings=settings)
+        await self._engine.write(Write(array.selected, store, "", maps, values), settings=settings)
         self.rewritten += 1
         return await store.get(array.selected.key_encoding.encode(coords))
 

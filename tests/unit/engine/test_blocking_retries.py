@@ -59,7 +59,7 @@ def failing_array(failures: int) -> tuple[Sample, FailingStore, Engine]:
 async def test_a_lasting_fault_of_many_chunks_ends_a_write_after_the_retries_of_one() -> None:
     array, store, writer = failing_array(10**9)
     with pytest.raises(StoreError, match="too many open files") as raised:
-        await writer.write([array.write(array.values)], settings=RETRYING)
+        await writer.write(array.write(array.values), settings=RETRYING)
     assert raised.value.attempts == 6
     assert asyncio.get_running_loop().time() <= LONGEST_RETRY
     assert [entry async for entry in store.scan()] == []
@@ -71,7 +71,7 @@ async def test_a_lasting_fault_ends_a_read_and_a_partial_write_after_the_retries
     array, store, caller = failing_array(0)
     pairs = Sample(layout_of((2 * CHUNKS,), (2,)), store)
     store.failures = 10**9
-    for work in (read_all(caller, array), caller.write([pairs.write(1, slice(None, None, 2))], settings=RETRYING)):
+    for work in (read_all(caller, array), caller.write(pairs.write(1, slice(None, None, 2)), settings=RETRYING)):
         started = asyncio.get_running_loop().time()
         with pytest.raises(StoreError, match="too many open files"):
             await work
@@ -85,7 +85,7 @@ async def test_a_cancellation_ends_the_pause_between_two_attempts(seconds: float
     array, store, writer = failing_array(10**9)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(seconds):
-            await writer.write([array.write(array.values)], settings=RETRYING)
+            await writer.write(array.write(array.values), settings=RETRYING)
     assert asyncio.get_running_loop().time() == seconds
     asked = store.asked
     await asyncio.sleep(60)
@@ -96,7 +96,7 @@ async def test_a_cancellation_ends_the_pause_between_two_attempts(seconds: float
 @in_virtual_time
 async def test_a_fault_that_passes_is_not_seen_by_the_caller() -> None:
     array, _, writer = failing_array(3 * CHUNKS)
-    await writer.write([array.write(array.values)], settings=RETRYING)
+    await writer.write(array.write(array.values), settings=RETRYING)
     assert np.array_equal(await read_all(writer, array), array.values)
     assert writer.idle()
 
@@ -105,9 +105,9 @@ async def test_a_fault_that_passes_is_not_seen_by_the_caller() -> None:
 async def test_a_write_in_need_of_retries_does_not_delay_those_of_other_stores() -> None:
     array, _, writer = failing_array(10**9)
     other, _, _ = failing_array(0)
-    stuck = asyncio.create_task(writer.write([array.write(array.values)], settings=RETRYING))
+    stuck = asyncio.create_task(writer.write(array.write(array.values), settings=RETRYING))
     await asyncio.sleep(0.01)
-    await writer.write([other.write(other.values)], settings=RETRYING)
+    await writer.write(other.write(other.values), settings=RETRYING)
     assert asyncio.get_running_loop().time() == 0.01
     stuck.cancel()
     with pytest.raises(asyncio.CancelledError):

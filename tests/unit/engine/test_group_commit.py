@@ -91,7 +91,7 @@ async def test_if_every_commit_fails_each_task_encodes_for_few_others(
     encoded = 0
     store.faults = on_operation("set", PermissionDeniedError("no"))
     errors = await asyncio.gather(
-        *(writer.write([array.write(0, row)], settings=SETTINGS) for row in range(TASKS)), return_exceptions=True
+        *(writer.write(array.write(0, row), settings=SETTINGS) for row in range(TASKS)), return_exceptions=True
     )
     assert {type(error) for error in errors} == {PermissionDeniedError}
     assert len({id(error) for error in errors}) == TASKS
@@ -104,7 +104,7 @@ async def test_if_every_commit_fails_each_task_encodes_for_few_others(
 async def test_values_that_cannot_be_encoded_cost_the_others_no_request(inner: tuple[int, int] | None) -> None:
     array, store, writer = await sample((4, 4), (4, 4), inner=inner, latency=1.0)
     results = await asyncio.gather(
-        *(writer.write([array.write("x" if row == 2 else 100, row)], settings=SETTINGS) for row in range(4)),
+        *(writer.write(array.write("x" if row == 2 else 100, row), settings=SETTINGS) for row in range(4)),
         return_exceptions=True,
     )
     assert [type(result) for result in results] == [type(None), type(None), ValueError, type(None)]
@@ -145,7 +145,7 @@ async def test_a_write_that_returns_is_stored_and_one_that_fails_is_stored_compl
     async def write(number: int, row: int, column: int) -> None:
         await asyncio.sleep(chance.choice([0, 4 * chance.random()]))
         piece = array.write(1000 + number, row, slice(column, column + 2))
-        await chance.choice(writers).write([piece], settings=replace(SETTINGS, retries=chance.choice([0, 5])))
+        await chance.choice(writers).write(piece, settings=replace(SETTINGS, retries=chance.choice([0, 5])))
 
     tasks = [asyncio.ensure_future(write(number, *place)) for number, place in enumerate(places)]
     for task in chance.sample(tasks, 5):
@@ -197,7 +197,7 @@ async def test_one_of_many_first_partial_writes_probes_conditional_writes(failin
     store.failing = failing
     writer = engine()
     results = await asyncio.gather(
-        *(writer.write([array.write(1, row)], settings=SETTINGS) for row in range(TASKS)), return_exceptions=True
+        *(writer.write(array.write(1, row), settings=SETTINGS) for row in range(TASKS)), return_exceptions=True
     )
     assert [type(result) for result in results].count(PermissionDeniedError) == failing
     # After a failed probe the others do not wait for each other.

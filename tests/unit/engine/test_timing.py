@@ -64,8 +64,8 @@ async def test_the_events_of_a_write_and_a_read_add_up_to_the_report(
     report = Report()
     settings = replace(SETTINGS, on_event=events.append)
     worker = engine()
-    await worker.write([array.write(array.values)], settings=settings, report=report)
-    await worker.write([array.write(5, 1, slice(2, 6))], settings=settings, report=report)
+    await worker.write(array.write(array.values), settings=settings, report=report)
+    await worker.write(array.write(5, 1, slice(2, 6)), settings=settings, report=report)
     written = len(events)
     await worker.read([array.read(...)], settings=settings, report=report)
     same_sums(report, events)
@@ -95,7 +95,7 @@ def same_sums(report: Report, events: list[Event]) -> None:
 async def test_filled_chunks_count_as_decoding_without_a_request() -> None:
     array = Sample(layout_of((8, 8), (8, 8), inner=(4, 8)), FakeStore())
     worker = engine()
-    await worker.write([array.write(1, slice(0, 4))], settings=SETTINGS)
+    await worker.write(array.write(1, slice(0, 4)), settings=SETTINGS)
     report = Report()
     read = array.read(slice(4, 8))
     await worker.read([read], settings=SETTINGS, report=report)
@@ -201,9 +201,9 @@ async def write_and_read(store: Any, inner: tuple[int, int] | None, **observers:
     worker = engine()
     settings = replace(SETTINGS, on_event=observers.get("on_event"))
     report = observers.get("report")
-    await worker.write([array.write(array.values)], settings=settings, report=report)
-    await worker.write([array.write(5, 1, slice(2, 6))], settings=settings, report=report)
-    await worker.write([array.write(0, slice(0, 2))], settings=settings, report=report)
+    await worker.write(array.write(array.values), settings=settings, report=report)
+    await worker.write(array.write(5, 1, slice(2, 6)), settings=settings, report=report)
+    await worker.write(array.write(0, slice(0, 2)), settings=settings, report=report)
     await worker.read([array.read(...)], settings=settings, report=report)
     access = worker.scheduled(store, settings, report)
     assert await access.fetch("nothing") is None
@@ -236,9 +236,9 @@ async def test_the_report_of_a_write_agrees_with_its_events(kind: type[Any], inn
     report = Report()
     settings = replace(SETTINGS, on_event=events.append)
     worker = engine()
-    await worker.write([array.write(0, 1)], settings=settings, report=report)  # nothing is there, nor comes there
-    await worker.write([array.write(1, ...)], settings=settings, report=report)
-    await worker.write([array.write(0, ...)], settings=settings, report=report)
+    await worker.write(array.write(0, 1), settings=settings, report=report)  # nothing is there, nor comes there
+    await worker.write(array.write(1, ...), settings=settings, report=report)
+    await worker.write(array.write(0, ...), settings=settings, report=report)
     assert [event.operation for event in events] == ["fetch", "set", "erase"]
     same_sums(report, events)
 
@@ -260,7 +260,7 @@ async def test_a_refused_read_before_a_write_counts_in_blocking_stores_too(
     report = Report()
     settings = replace(SETTINGS, on_event=events.append)
     with pytest.raises(StoreError):
-        await engine().write([array.write(1, 1)], settings=settings, report=report)
+        await engine().write(array.write(1, 1), settings=settings, report=report)
     same_sums(report, events)
     assert report.requests == 1
     assert type(events[0].error) is StoreError
@@ -272,7 +272,7 @@ async def test_each_request_of_a_group_commit_is_reported_once() -> None:
     events: list[Event] = []
     report = Report()
     settings = replace(SETTINGS, on_event=events.append)
-    await asyncio.gather(*(writer.write([array.write(0, row)], settings=settings, report=report) for row in range(8)))
+    await asyncio.gather(*(writer.write(array.write(0, row), settings=settings, report=report) for row in range(8)))
     same_sums(report, events)
     assert report.requests == store.count == 4
     assert report.chunks == 8

@@ -377,15 +377,15 @@ async def test_after_a_pause_connections_are_opened_again() -> None:
 
 def test_unused_origins_are_forgotten_when_there_are_many_and_used_ones_keep_their_queue() -> None:
     queues = RequestQueues()
-    used, recent = queues.origin("used"), queues.origin("recent")
+    used, recent = queues.of("used"), queues.of("recent")
     recent.budget.cap(3)
-    unused = weakref.ref(queues.origin("unused"))
+    unused = weakref.ref(queues.of("unused"))
     for number in range(3 * MAX_UNUSED_QUEUES):
-        queues.origin(number)
-        assert queues.origin("recent") is recent
+        queues.of(number)
+        assert queues.of("recent") is recent
     assert unused() is None
     assert len(queues) == MAX_UNUSED_QUEUES + 1  # and the used one
-    assert queues.origin("used") is used
+    assert queues.of("used") is used
     assert list(queues.busy) == ["recent"]
 
 

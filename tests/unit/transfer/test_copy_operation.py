@@ -471,7 +471,7 @@ async def test_a_cancelled_copy_releases_its_budget() -> None:
     task.cancel()
     await asyncio.wait([task])
     for store in (source, destination):
-        budget = engine.state.queues.origin(store.origin).budget
+        budget = engine.state.queues.of(store.origin).budget
         assert (budget.in_flight, budget.bytes_in_flight, budget.limit) == (0, 0, 64)
 
 

@@ -28,4 +28,4 @@ async def run_write(store: Store, write: Write, settings: Settings) -> None:
         StoreError, CodecError, LimitError: as `View.write`.
     """
     report = current_recorder()
-    await run(lambda engine: engine.write([write], settings=settings, report=report), timeout=settings.timeout)
+    await run(lambda engine: engine.write(write, settings=settings, report=report), timeout=settings.timeout)

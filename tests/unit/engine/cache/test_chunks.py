@@ -58,7 +58,7 @@ async def test_a_decoded_chunk_is_not_requested_again(inner: tuple[int, int] | N
 async def test_chunks_of_blocking_stores_are_cached_too(inner: tuple[int, int] | None) -> None:
     array = Sample(layout_of((8, 2), (2, 2), inner=inner), MemoryStore())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     reports = Report(), Report()
     for report in reports:
         read = array.read(...)
@@ -163,7 +163,7 @@ async def test_a_change_of_another_process_is_seen_when_the_cached_chunk_has_exp
 async def test_a_shard_that_others_replace_is_read_anew_as_soon_as_anything_is_asked_of_it() -> None:
     array, store, reader = await sample((4, 4), (4, 4), inner=(2, 2))
     other = Sample(array.layout, FakeStore(latency=0))
-    await engine().write([other.write(other.values * 10)], settings=SETTINGS)
+    await engine().write(other.write(other.values * 10), settings=SETTINGS)
     await values_of(reader, array, 0, slice(0, 2))
     replaced = other.store.memory.fetch_now("a/c/0/0")  # type: ignore[attr-defined]
     store.memory.set_now("a/c/0/0", bytes(replaced.data))
@@ -182,15 +182,15 @@ async def test_a_shard_that_others_replace_is_read_anew_as_soon_as_anything_is_a
 async def test_a_write_of_this_process_is_seen_at_once(make: type[Store], inner: tuple[int, int] | None) -> None:
     array = Sample(layout_of((4, 4), (4, 4), inner=inner), make())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     await values_of(reader, array)
-    await reader.write([array.write(7, 0, 0)], settings=SETTINGS)
+    await reader.write(array.write(7, 0, 0), settings=SETTINGS)
     expected = array.values.copy()
     expected[0, 0] = 7
     assert np.array_equal(await values_of(reader, array), expected)
     await reader.scheduled(array.store, SETTINGS).erase("a/c/0/0")
     assert not (await values_of(reader, array)).any()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     assert np.array_equal(await values_of(reader, array), array.values)
     await reader.scheduled(array.store, SETTINGS).erase_prefix("a/")
     assert not (await values_of(reader, array)).any()
@@ -202,7 +202,7 @@ async def test_a_write_that_sees_the_store_from_another_root_is_seen_at_once_too
     await values_of(reader, array)
     other = Sample(array.layout, PrefixStore(store, "a"))
     write = replace(other.write(9), prefix="")
-    await reader.write([write], settings=SETTINGS)
+    await reader.write(write, settings=SETTINGS)
     assert (await values_of(reader, array)).tolist() == [9] * 4
 
 
@@ -212,7 +212,7 @@ async def test_a_chunk_in_flight_during_a_write_is_not_cached_and_not_joined_aft
     early = asyncio.ensure_future(values_of(reader, array))
     await asyncio.sleep(0.5)
     store.latency = 0.1
-    await reader.write([array.write(9)], settings=SETTINGS)
+    await reader.write(array.write(9), settings=SETTINGS)
     assert (await values_of(reader, array)).tolist() == [9] * 4
     await early
     assert (await values_of(reader, array)).tolist() == [9] * 4
@@ -251,7 +251,7 @@ async def test_strings_are_not_cached_because_their_size_is_unknown() -> None:
     array.store = store
     reader = engine()
     words = np.array(["a", "bc", "", "d"], array.layout.spec.dtype)
-    await reader.write([array.write(words)], settings=SETTINGS)
+    await reader.write(array.write(words), settings=SETTINGS)
     store.reset()
     for _ in range(2):
         transform = array.read(...)

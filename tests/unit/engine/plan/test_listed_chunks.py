@@ -71,7 +71,7 @@ async def test_chunks_of_other_shapes_have_the_same_codecs(store: Any) -> None:
     ]
     writer, values = engine(), np.arange(8, dtype=np.int32).reshape(2, 4)
     chunks = ListedChunks(layout, listed)
-    await writer.write([Write.of_listed(store, chunks, values, stores_empty=True)], settings=SETTINGS)
+    await writer.write(Write.of_listed(store, chunks, values, stores_empty=True), settings=SETTINGS)
     assert [memoryview(await store.get(key)).nbytes for key in ("x", "y")] == [24, 16]
     out, missing = await read(writer, store, ListedChunks(layout, listed), (2, 4))
     assert np.array_equal(out, values)
@@ -82,7 +82,7 @@ async def test_chunks_of_other_shapes_have_the_same_codecs(store: Any) -> None:
 async def test_chunks_that_are_overwritten_are_not_read() -> None:
     array, store, writer = await sample((7, 8), (4, 4))
     chunks = ListedChunks(array.layout, boxes((7, 8), 4))
-    await writer.write([Write.of_listed(store, chunks, -array.values, stores_empty=False)], settings=SETTINGS)
+    await writer.write(Write.of_listed(store, chunks, -array.values, stores_empty=False), settings=SETTINGS)
     # The chunks across the edge of the first dimension may hold values of a larger shape.
     calls = sorted((call.key, call.operation) for call in store.calls)
     edge = [(f"a/c/1/{n}", operation) for n in (0, 1) for operation in ("fetch", "set")]
@@ -97,7 +97,7 @@ async def test_a_part_of_a_chunk_is_changed_on_condition_that_nobody_else_did(in
     array, store, writer = await sample((8, 8), (4, 4), inner=inner)
     listed = [ListedChunk("a/c/0/1", (4, 4), (slice(1, 3), 2), (slice(0, 2),), False)]
     write = Write.of_listed(store, ListedChunks(array.layout, listed), np.array([-1, -2]), stores_empty=False)
-    await writer.write([write], settings=SETTINGS)
+    await writer.write(write, settings=SETTINGS)
     assert [call.operation for call in store.calls] == ["fetch", "set"]
     expected = array.values.copy()
     expected[1:3, 6] = -1, -2
@@ -119,7 +119,7 @@ async def test_chunks_of_fill_values_are_stored_or_erased_as_asked(
     for listed, value in ((half, 1), (rest, 0), (half, 0), (whole, 0)):
         values = np.full((), value, np.int32)
         chunks = ListedChunks(array.layout, listed)
-        await writer.write([Write.of_listed(store, chunks, values, stores_empty=stores_empty)], settings=SETTINGS)
+        await writer.write(Write.of_listed(store, chunks, values, stores_empty=stores_empty), settings=SETTINGS)
         if value:
             assert await store.exists("a")
     assert await store.exists("a") == stores_empty
@@ -130,7 +130,7 @@ async def test_chunks_of_fill_values_are_stored_or_erased_as_asked(
 async def test_one_value_is_written_to_all_positions() -> None:
     array, store, writer = await sample((8, 8), (4, 4))
     chunks = ListedChunks(array.layout, boxes((8, 8), 4))
-    await writer.write([Write.of_listed(store, chunks, np.array(7), stores_empty=False)], settings=SETTINGS)
+    await writer.write(Write.of_listed(store, chunks, np.array(7), stores_empty=False), settings=SETTINGS)
     out, _ = await read(writer, store, chunks, (8, 8))
     assert (out == 7).all()
 
@@ -139,7 +139,7 @@ async def test_one_value_is_written_to_all_positions() -> None:
 async def test_concurrent_reads_of_different_chunks_share_nothing(kind: Any) -> None:
     array = Sample(layout_of((8, 8), (4, 4)), kind())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     lists = [ListedChunks(array.layout, [chunk]) for chunk in boxes((8, 8), 4)]
     outs = [np.zeros((8, 8), np.int32) for _ in lists]
     reads = [Read.of_listed(array.store, chunks, out) for chunks, out in zip(lists, outs, strict=True)]
@@ -151,7 +151,7 @@ async def test_an_array_without_dimensions_has_one_chunk() -> None:
     store, writer = MemoryStore(), engine()
     chunks = ListedChunks(layout_of((), ()), [ListedChunk("a/c", (), (), (), True)])
     assert await read(writer, store, chunks, ()) == (0, {"a/c"})
-    await writer.write([Write.of_listed(store, chunks, np.array(7), stores_empty=False)], settings=SETTINGS)
+    await writer.write(Write.of_listed(store, chunks, np.array(7), stores_empty=False), settings=SETTINGS)
     assert await read(writer, store, chunks, ()) == (7, set())
 
 
@@ -173,7 +173,7 @@ async def test_nothing_is_warned_of_where_the_store_cannot_guard_partial_writes(
     listed = [ListedChunk("a/c/0/1", (4, 4), (slice(1, 3), 2), (slice(0, 2),), False)]
     write = Write.of_listed(store, ListedChunks(array.layout, listed), np.array([-1, -2]), stores_empty=False)
     store.supports = replace(store.supports, conditional_writes=False)
-    await writer.write([write], settings=SETTINGS)
+    await writer.write(write, settings=SETTINGS)
     assert not recwarn.list
 
 

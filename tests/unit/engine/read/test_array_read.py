@@ -59,7 +59,7 @@ async def test_a_read_of_10000_chunks_delays_a_read_of_one_by_at_most_two_round_
     array, store, reader = await sample((10_000, 1), (1, 1), latency=1.0)
     other = Sample(layout_of((4,), (4,)), FakeStore(origin=store.origin))
     other.store = store
-    await reader.write([other.write(other.values)], settings=SETTINGS)
+    await reader.write(other.write(other.values), settings=SETTINGS)
     loop = asyncio.get_running_loop()
     long = asyncio.ensure_future(reader.read([array.read(...)], settings=SETTINGS))
     await asyncio.sleep(10.5)
@@ -180,7 +180,7 @@ async def test_a_plan_of_a_million_chunks_is_walked_as_it_is_sent() -> None:
 async def test_thousands_of_stored_objects_of_a_blocking_store_are_read_twice(inner: tuple[int, int] | None) -> None:
     array = Sample(layout_of((2000, 2), (1, 2), inner=inner), MemoryStore())
     worker = engine()
-    await worker.write([array.write(array.values)], settings=SETTINGS)
+    await worker.write(array.write(array.values), settings=SETTINGS)
     for _ in range(2):
         # The second time every index is at hand when its shard is begun.
         read = array.read(...)

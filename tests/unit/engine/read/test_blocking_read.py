@@ -64,7 +64,7 @@ class Faulty(MemoryStore):
 async def stored(store: MemoryStore, **layout: object) -> tuple[Sample, Engine]:
     array = Sample(layout_of((8, 2), (1, 2), **layout), store)  # type: ignore[arg-type]  # the caller's own keywords
     worker = engine()
-    await worker.write([array.write(array.values)], settings=SETTINGS)
+    await worker.write(array.write(array.values), settings=SETTINGS)
     return array, worker
 
 
@@ -116,7 +116,7 @@ async def packed(shape: tuple[int, int] = (8, 8), chunks: tuple[int, int] = (4, 
     store = Counting()
     array = Sample(layout_of(shape, chunks, codecs=ZSTD, fill_value=9), store)
     worker = engine()
-    await worker.write([array.write(array.values)], settings=SETTINGS)
+    await worker.write(array.write(array.values), settings=SETTINGS)
     return array, worker, store
 
 

@@ -217,7 +217,7 @@ async def test_inner_chunks_that_are_not_compressed_are_read_in_part_too() -> No
 async def test_a_shard_that_is_replaced_between_runs_of_an_inner_chunk_is_read_anew() -> None:
     array, store, reader = await sample((64, 4096), (64, 4096), inner=(16, 4096))
     newer = Sample(array.layout, FakeStore())
-    await engine().write([newer.write(-array.values)], settings=SETTINGS)
+    await engine().write(newer.write(-array.values), settings=SETTINGS)
     shard = newer.store.memory.fetch_now("a/c/0/0").data  # type: ignore[attr-defined]  # a fake
 
     def change(call: Call) -> None:
@@ -252,7 +252,7 @@ async def test_files_are_read_in_part_where_that_is_less_than_half(kind: str, tm
     store = MemoryStore() if kind == "memory" else LocalStore(tmp_path)
     array = Sample(layout_of((32, 4096), (16, 4096), fill_value=7), store)
     reader = engine()
-    await reader.write([array.write(array.values)], settings=Settings())
+    await reader.write(array.write(array.values), settings=Settings())
     for selection, requests, nbytes in (
         ((slice(2, 4), slice(10, 20)), 2, 2 * 40),
         ((slice(0, 32, 8),), 4, 4 * ROW),
@@ -321,7 +321,7 @@ async def test_whatever_is_selected_is_right_and_costs_what_the_plans_say(
     store: Any = FakeStore(latency=0) if network else MemoryStore()
     array = Sample(layout_of(SHAPE, chunks, dtype="float64", **layout), store)
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     (store.memory if network else store).erase_now("a/c/1/0/0")
     expected = array.values.copy()
     expected[chunks[0] : 2 * chunks[0], : chunks[1]] = 0
@@ -335,7 +335,7 @@ async def test_whatever_is_selected_is_right_and_costs_what_the_plans_say(
     await reader.read([read], settings=chosen, report=report)
     # The same selection of an array in memory, in one chunk.
     memory = Sample(layout_of(SHAPE, SHAPE, dtype="float64"), MemoryStore())
-    await reader.write([memory.write(expected)], settings=SETTINGS)
+    await reader.write(memory.write(expected), settings=SETTINGS)
     reference = np.full(transform.core_shape, -2.0)
     there = Read(memory.layout, memory.store, "a/", transform.maps, reference)
     await reader.read([there], settings=replace(chosen, chunk_cache_bytes=1 << 24))

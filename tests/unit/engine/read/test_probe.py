@@ -45,7 +45,7 @@ async def test_a_probed_plan_is_what_the_store_then_sees(inner: tuple[int, int] 
 async def test_a_probe_after_a_write_counts_the_stored_chunks() -> None:
     array, store, reader = await sample((16, 16), (8, 8), inner=(2, 2))
     await reader.read([array.read(...)], settings=SETTINGS)
-    await reader.write([array.write(0, slice(0, 8), slice(0, 6))], settings=SETTINGS)
+    await reader.write(array.write(0, slice(0, 8), slice(0, 6)), settings=SETTINGS)
     read = array.read(...)
     plan = await reader.probe(read, settings=SETTINGS)
     store.reset()

@@ -81,7 +81,7 @@ async def test_a_shard_that_is_replaced_mid_read_is_read_again_and_never_mixed(c
     store.supports = replace(store.supports, conditional_reads=conditional)
     old = bytes(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
     newer, writer, rewriter = await sample((16, 16), (16, 16), inner=(2, 2), latency=0)
-    await rewriter.write([newer.write(-newer.values)], settings=SETTINGS)
+    await rewriter.write(newer.write(-newer.values), settings=SETTINGS)
     new = bytes(writer.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
 
     def replace_it(call: object) -> None:

@@ -64,7 +64,7 @@ async def test_no_more_blocks_are_fetched_than_may_be_ahead() -> None:
 async def test_a_blocking_store_is_streamed_too() -> None:
     array = Sample(layout_of((9, 9), (4, 4)), MemoryStore())
     worker = engine()
-    await worker.write([array.write(array.values)], settings=SETTINGS)
+    await worker.write(array.write(array.values), settings=SETTINGS)
     for prefetch in (None, 0, 2):
         stream = worker.stream(array.read(...), settings=SETTINGS, prefetch=prefetch)
         assert np.array_equal(await gathered(stream, array), array.values)

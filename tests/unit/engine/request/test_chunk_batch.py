@@ -259,7 +259,7 @@ async def test_a_change_of_this_process_is_seen_by_later_readers(moment: int) ->
     first = array.read(...)
     reading = asyncio.ensure_future(reader.read([first], settings=SETTINGS))
     await pass_turns(moment)
-    await reader.write([array.write(-old)], settings=SETTINGS)
+    await reader.write(array.write(-old), settings=SETTINGS)
     second = array.read(...)
     await reader.read([second], settings=SETTINGS)
     await reading
@@ -273,7 +273,7 @@ async def test_a_shard_that_goes_while_it_is_read_is_missing_and_inner_chunks_th
     array, store, reader = await shard()
     values = array.values.copy()
     values[4:8] = 0
-    await reader.write([array.write(values)], settings=SETTINGS)
+    await reader.write(array.write(values), settings=SETTINGS)
     array.values = values
     store.reset()
     report = Report()

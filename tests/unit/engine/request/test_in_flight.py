@@ -65,7 +65,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.ends: list[BaseException | None] = []
-        self.operation: Any = SimpleNamespace(stopped=False, await_release=lambda: None)
+        self.operation: Any = SimpleNamespace(stopped=False, begin_wait=lambda: None)
 
     def chunks_completed(
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None

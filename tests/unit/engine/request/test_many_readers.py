@@ -74,7 +74,7 @@ async def test_a_thousand_overlapping_windows_fetch_and_decode_each_chunk_once(
 ) -> None:
     array = Sample(layout_of((64, 64), (16, 16), inner=inner, codecs=CHECKED), make())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     decodes.clear()
     reports = [Report() for _ in range(1000)]
     if isinstance(array.store, FakeStore):
@@ -165,7 +165,7 @@ async def test_64_callers_of_64_neighbours_in_a_shard_are_one_request_for_its_in
 ) -> None:
     array = Sample(layout_of((256, 4), (256, 4), inner=(1, 4)), make())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     for expected in (2, 1):  # the second time the index is at hand
         report = Report()
         await asyncio.gather(*(read_window(reader, array, row, report=report) for row in range(64)))

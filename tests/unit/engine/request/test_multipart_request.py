@@ -64,7 +64,7 @@ async def test_a_probed_plan_counts_the_parts(mib: float, requests: int) -> None
 async def test_a_chunk_of_unknown_size_is_one_request_where_it_compresses_below_the_limit() -> None:
     array, store, reader = await big(3.5, codecs=ZSTD)
     array.values[:] = 7
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     store.reset()
     plan = await reader.probe(array.read(...), settings=LIMIT)
     store.reset()
@@ -81,7 +81,7 @@ async def test_a_chunk_of_unknown_size_is_one_request_where_it_compresses_below_
 async def test_a_chunk_of_unknown_size_that_is_larger_is_the_limit_and_then_the_rest_side_by_side() -> None:
     array, store, reader = await big(3.5, codecs=ZSTD)
     array.values[:] = np.random.default_rng(1).integers(0, 1 << 31, array.values.shape)
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     store.reset()
     plan = await reader.probe(array.read(...), settings=LIMIT)
     store.reset()

@@ -247,7 +247,7 @@ async def test_a_shard_that_this_process_writes_during_a_fetch_is_not_shared_wit
     store.faults = lambda call: Corrupt(lambda value: replace(value, data=data)) if call.number == 1 else None
     await asyncio.sleep(0.1)
     store.latency = 0.01
-    await reader.write([array.write(-array.values[:16], slice(16))], settings=SETTINGS)
+    await reader.write(array.write(-array.values[:16], slice(16)), settings=SETTINGS)
     late = array.read(0, 0)
     await reader.read([late], settings=SMALL)
     assert late.out == -array.values[0, 0]
@@ -270,7 +270,7 @@ async def test_a_server_without_ranges_sends_each_shard_once() -> None:
 async def test_blocking_stores_read_small_shards_in_one_go() -> None:
     array = Sample(layout_of((32, 16), (16, 16), inner=(4, 4)), MemoryStore())
     reader = engine()
-    await reader.write([array.write(array.values)], settings=SETTINGS)
+    await reader.write(array.write(array.values), settings=SETTINGS)
     read, report = array.read(slice(0, 32, 3), slice(2, 9)), Report()
     await reader.read([read], settings=SMALL, report=report)
     assert np.array_equal(read.out, array.values[::3, 2:9])
@@ -293,7 +293,7 @@ async def test_a_shard_that_arrives_after_a_write_of_this_process_is_not_used_fo
     reading = asyncio.ensure_future(worker.read([early], settings=settings))
     await asyncio.sleep(1.5)
     store.fetch = fetch  # type: ignore[method-assign]
-    await worker.write([array.write(-array.values)], settings=settings)
+    await worker.write(array.write(-array.values), settings=settings)
     await reading
     assert np.array_equal(early.out, array.values)
     later = array.read(...)

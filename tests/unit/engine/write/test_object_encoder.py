@@ -107,12 +107,12 @@ async def test_inner_chunks_are_encoded_in_groups(
 @in_virtual_time
 async def test_elements_outside_of_an_index_array_with_repetitions_are_unchanged() -> None:
     array, store, writer = await sample((4, 4), (4, 4), fill_value=5)
-    await writer.write([array.write(array.values)], settings=SETTINGS)
+    await writer.write(array.write(array.values), settings=SETTINGS)
     store.memory.erase_now("a/c/0/0")
     places = np.zeros(16, np.int64)
     transform = select_pointwise(IndexTransform.identity((4, 4)), (places, places))
     write = Write(array.layout, store, "a/", transform.maps, np.arange(16))
-    await writer.write([write], settings=SETTINGS)
+    await writer.write(write, settings=SETTINGS)
     expected = np.full((4, 4), 5)
     expected[0, 0] = 15
     assert np.array_equal(await read_all(writer, array), expected)

@@ -19,7 +19,7 @@ from tests.support.engine_samples import RAW, SETTINGS, engine, read_all, sample
 @in_virtual_time
 async def test_a_part_of_a_chunk_is_written_by_compare_and_swap(inner: tuple[int, int] | None) -> None:
     array, store, writer = await sample((8, 8), (4, 4), inner=inner)
-    await writer.write([array.write(0, slice(1, 3), 2)], settings=SETTINGS)
+    await writer.write(array.write(0, slice(1, 3), 2), settings=SETTINGS)
     expected = array.values.copy()
     expected[1:3, 2] = 0
     assert [call.operation for call in store.calls] == ["fetch", "set"]
@@ -38,7 +38,7 @@ async def test_concurrent_partial_writes_of_one_chunk_all_survive(inner: tuple[i
         warnings.simplefilter("ignore", UnsafeWriteWarning)
         await asyncio.gather(
             *(
-                each.write([array.write(100 + 4 * row + column, row, column)], settings=SETTINGS)
+                each.write(array.write(100 + 4 * row + column, row, column), settings=SETTINGS)
                 for row in range(4)
                 for column, each in enumerate([writer, other, writer, other])
             )
@@ -52,7 +52,7 @@ async def test_a_store_without_conditions_is_warned_of_once() -> None:
     store.supports = replace(store.supports, conditional_writes=False)
     with pytest.warns(UnsafeWriteWarning, match=r"may lose updates") as caught:
         for row in range(4):
-            await writer.write([array.write(1, row)], settings=SETTINGS)
+            await writer.write(array.write(1, row), settings=SETTINGS)
     assert len(caught) == 1
 
 
@@ -60,9 +60,9 @@ async def test_a_store_without_conditions_is_warned_of_once() -> None:
 @in_virtual_time
 async def test_chunks_of_nothing_but_the_fill_value_are_erased_and_not_stored(inner: tuple[int, int] | None) -> None:
     array, store, writer = await sample((8, 8), (4, 4), inner=inner, fill_value=3)
-    await writer.write([array.write(3, slice(0, 4))], settings=SETTINGS)
+    await writer.write(array.write(3, slice(0, 4)), settings=SETTINGS)
     assert sorted(await store.memory.list()) == ["a/c/1/0", "a/c/1/1"]
-    await writer.write([array.write(3, 0, 0)], settings=SETTINGS)
+    await writer.write(array.write(3, 0, 0), settings=SETTINGS)
     assert sorted(await store.memory.list()) == ["a/c/1/0", "a/c/1/1"]
     expected = array.values.copy()
     expected[:4] = 3
@@ -75,14 +75,14 @@ async def test_a_partial_write_that_leaves_only_fill_values_erases_what_it_has_r
     inner: tuple[int, int] | None,
 ) -> None:
     array, store, writer = await sample((8, 8), (4, 4), inner=inner, fill_value=3)
-    await writer.write([array.write(3, slice(0, 4), slice(0, 3))], settings=SETTINGS)
+    await writer.write(array.write(3, slice(0, 4), slice(0, 3)), settings=SETTINGS)
     store.calls.clear()
-    await writer.write([array.write(3, slice(0, 4), 3)], settings=SETTINGS)
+    await writer.write(array.write(3, slice(0, 4), 3), settings=SETTINGS)
     assert [call.operation for call in store.calls] == ["fetch", "erase"]
     assert "a/c/0/0" not in await store.memory.list()
     store.supports = replace(store.supports, conditional_erases=False)
-    await writer.write([array.write(3, slice(4, 8), slice(0, 3))], settings=SETTINGS)
-    await writer.write([array.write(3, slice(4, 8), 3)], settings=SETTINGS)
+    await writer.write(array.write(3, slice(4, 8), slice(0, 3)), settings=SETTINGS)
+    await writer.write(array.write(3, slice(4, 8), 3), settings=SETTINGS)
     assert "a/c/1/0" in await store.memory.list()
     expected = array.values.copy()
     expected[:, :4] = 3
@@ -92,10 +92,10 @@ async def test_a_partial_write_that_leaves_only_fill_values_erases_what_it_has_r
 @in_virtual_time
 async def test_what_another_process_writes_before_the_erase_is_not_lost() -> None:
     array, _, writer = await sample((4, 4), (4, 4))
-    await writer.write([array.write(0, slice(1, 4))], settings=SETTINGS)
+    await writer.write(array.write(0, slice(1, 4)), settings=SETTINGS)
     other = engine()
     await asyncio.gather(
-        writer.write([array.write(0, 0)], settings=SETTINGS), other.write([array.write(7, 2, 2)], settings=SETTINGS)
+        writer.write(array.write(0, 0), settings=SETTINGS), other.write(array.write(7, 2, 2), settings=SETTINGS)
     )
     expected = np.zeros((4, 4), int)
     expected[2, 2] = 7
@@ -106,7 +106,7 @@ async def test_what_another_process_writes_before_the_erase_is_not_lost() -> Non
 async def test_a_partial_write_to_a_missing_chunk_fills_the_rest() -> None:
     array, store, writer = await sample((4, 4), (4, 4), fill_value=5)
     store.memory.erase_now("a/c/0/0")
-    await writer.write([array.write(1, 0, 0)], settings=SETTINGS)
+    await writer.write(array.write(1, 0, 0), settings=SETTINGS)
     expected = np.full((4, 4), 5)
     expected[0, 0] = 1
     assert np.array_equal(await read_all(writer, array), expected)
@@ -118,7 +118,7 @@ async def test_a_partial_write_whose_response_is_lost_is_retried(inner: tuple[in
     array, store, writer = await sample((4, 4), (4, 4), inner=inner)
     store.faults = lambda call: ThrottledError("slow down") if call.number in (1, 3, 4) else None
     report = Report()
-    await writer.write([array.write(0, 1, 1)], settings=SETTINGS, report=report)
+    await writer.write(array.write(0, 1, 1), settings=SETTINGS, report=report)
     expected = array.values.copy()
     expected[1, 1] = 0
     assert np.array_equal(await read_all(writer, array), expected)
@@ -131,7 +131,7 @@ async def test_a_race_that_is_always_lost_ends_in_an_error() -> None:
     data = bytes(store.memory.fetch_now("a/c/0/0").data)  # type: ignore[union-attr]  # it is stored
     store.faults = lambda call: call.operation == "set" and store.memory.set_now("a/c/0/0", data) and None
     with pytest.raises(PreconditionFailedError):
-        await writer.write([array.write(0, 1, 1)], settings=SETTINGS)
+        await writer.write(array.write(0, 1, 1), settings=SETTINGS)
 
 
 @in_virtual_time
@@ -139,7 +139,7 @@ async def test_a_damaged_chunk_stops_a_partial_write_with_its_key() -> None:
     array, store, writer = await sample((4, 4), (4, 4), codecs=[*RAW, {"name": "crc32c"}])
     store.memory.set_now("a/c/0/0", b"x" * 68)
     with pytest.raises(CodecError) as raised:
-        await writer.write([array.write(0, 1, 1)], settings=SETTINGS)
+        await writer.write(array.write(0, 1, 1), settings=SETTINGS)
     assert (raised.value.store, raised.value.key) == (store.url, "a/c/0/0")
     assert bytes(store.memory.fetch_now("a/c/0/0").data) == b"x" * 68  # type: ignore[union-attr]  # it is stored
 
@@ -157,7 +157,7 @@ async def test_tasks_that_fill_one_object_piece_by_piece_put_it_twice(
         await asyncio.gather(
             *(
                 writer.write(
-                    [array.write(100 * row + column, slice(row, row + 2), slice(column, column + 2))],
+                    array.write(100 * row + column, slice(row, row + 2), slice(column, column + 2)),
                     settings=SETTINGS,
                 )
                 for row in range(0, 8, 2)
@@ -176,8 +176,7 @@ async def test_writes_of_a_group_commit_are_applied_in_the_order_of_their_arriva
 ) -> None:
     array, store, writer = await sample((4, 4), (4, 4), inner=inner, latency=1.0)
     tasks = [
-        asyncio.ensure_future(writer.write([array.write(number, 1, 1)], settings=SETTINGS))
-        for number in range(100, 105)
+        asyncio.ensure_future(writer.write(array.write(number, 1, 1), settings=SETTINGS)) for number in range(100, 105)
     ]
     await asyncio.gather(*tasks)
     assert store.count == 4
@@ -192,7 +191,7 @@ async def test_a_cancelled_write_of_a_group_commit_leaves_the_others_complete(
     inner: tuple[int, int] | None, who: int, moment: float
 ) -> None:
     array, _, writer = await sample((4, 4), (4, 4), inner=inner, latency=1.0)
-    tasks = [asyncio.ensure_future(writer.write([array.write(100, row)], settings=SETTINGS)) for row in range(4)]
+    tasks = [asyncio.ensure_future(writer.write(array.write(100, row), settings=SETTINGS)) for row in range(4)]
     await asyncio.sleep(moment)
     tasks[who].cancel()
     await asyncio.wait(tasks)
@@ -212,7 +211,7 @@ async def test_an_error_of_a_group_commit_reaches_only_writes_whose_own_request_
     array, store, writer = await sample((4, 4), (4, 4), latency=1.0)
     store.faults = lambda call: StoreError("no", key=call.key) if call.number == 3 else None
     results = await asyncio.gather(
-        *(writer.write([array.write(100, row)], settings=SETTINGS) for row in range(4)), return_exceptions=True
+        *(writer.write(array.write(100, row), settings=SETTINGS) for row in range(4)), return_exceptions=True
     )
     assert [type(result) for result in results] == [type(None), StoreError, type(None), type(None)]
     expected = array.values.copy()

@@ -29,7 +29,7 @@ from tests.support.engine_samples import SETTINGS, Sample, engine, layout_of, re
 @in_virtual_time
 async def test_whole_chunks_are_written_without_reading_and_overlap(inner: tuple[int, int] | None) -> None:
     array, store, writer = await sample((16, 16), (4, 4), inner=inner, latency=1.0)
-    await writer.write([array.write(-array.values)], settings=SETTINGS)
+    await writer.write(array.write(-array.values), settings=SETTINGS)
     assert {call.operation for call in store.calls} == {"set"}
     assert (store.count, store.rounds) == (16, 1)
     assert np.array_equal(await read_all(writer, array), -array.values)
@@ -46,7 +46,7 @@ async def test_chunks_across_the_edge_are_stored_in_full_and_keep_what_lies_outs
     block[3, 3] = 9  # of a larger shape
     store.memory.set_now("a/c/1/1", block.tobytes())
     store.reset()
-    await writer.write([array.write(1, slice(4, 5), slice(4, 5))], settings=SETTINGS)
+    await writer.write(array.write(1, slice(4, 5), slice(4, 5)), settings=SETTINGS)
     assert [call.operation for call in store.calls] == ["fetch", "set"]
     block[0, 0] = 1
     assert bytes(store.memory.fetch_now("a/c/1/1").data) == block.tobytes()  # type: ignore[union-attr]
@@ -56,14 +56,14 @@ async def test_chunks_across_the_edge_are_stored_in_full_and_keep_what_lies_outs
 async def test_a_damaged_chunk_across_the_edge_is_replaced_if_all_of_it_inside_the_array_is() -> None:
     array, store, writer = await sample((5, 5), (4, 4))
     store.memory.set_now("a/c/1/1", b"damaged")
-    await writer.write([array.write(1, slice(4, 5), slice(4, 5))], settings=SETTINGS)
+    await writer.write(array.write(1, slice(4, 5), slice(4, 5)), settings=SETTINGS)
     assert (await read_all(writer, array))[4, 4] == 1
 
 
 @in_virtual_time
 async def test_values_are_cast_and_broadcast_as_numpy_assigns() -> None:
     array, _, writer = await sample((4, 4), (3, 3))
-    await writer.write([array.write(np.array([1.0, 2.0, 3.0, 4.0], ">f8"))], settings=SETTINGS)
+    await writer.write(array.write(np.array([1.0, 2.0, 3.0, 4.0], ">f8")), settings=SETTINGS)
     assert np.array_equal(await read_all(writer, array), np.broadcast_to([1, 2, 3, 4], (4, 4)))
 
 
@@ -72,7 +72,7 @@ async def test_the_first_error_stops_a_write_and_nothing_stays_under_way() -> No
     array, store, writer = await sample((100, 1), (1, 1), latency=1.0)
     store.faults = lambda call: StoreError("disk full", key=call.key) if call.key == "a/c/5/0" else None
     with pytest.raises(StoreError, match="disk full"):
-        await writer.write([array.write(0)], settings=SETTINGS)
+        await writer.write(array.write(0), settings=SETTINGS)
     assert store.in_flight == 0
     assert len(asyncio.all_tasks()) == 1
 
@@ -83,7 +83,7 @@ async def test_the_first_error_stops_a_write_and_nothing_stays_under_way() -> No
 async def test_a_cancelled_write_leaves_every_chunk_old_or_new(inner: tuple[int, int] | None, moment: float) -> None:
     array, store, writer = await sample((32, 32), (4, 4), inner=inner, latency=1.0)
     task = asyncio.ensure_future(
-        writer.write([array.write(-array.values[1:31], slice(1, 31))], settings=replace(SETTINGS, max_requests=16))
+        writer.write(array.write(-array.values[1:31], slice(1, 31)), settings=replace(SETTINGS, max_requests=16))
     )
     await asyncio.sleep(moment)
     task.cancel()
@@ -106,7 +106,7 @@ async def test_a_cancelled_write_leaves_every_chunk_old_or_new(inner: tuple[int,
 async def test_progress_reaches_the_total() -> None:
     array, _, writer = await sample((8, 8), (3, 3))
     steps: list[Progress] = []
-    await writer.write([array.write(array.values)], settings=SETTINGS, progress=steps.append)
+    await writer.write(array.write(array.values), settings=SETTINGS, progress=steps.append)
     assert steps[-1] == Progress(9, 9, 256, 256)
     reads: list[Progress] = []
     await writer.read([array.read(...)], settings=SETTINGS, progress=reads.append)
@@ -132,7 +132,7 @@ async def test_any_sequence_of_writes_leaves_what_numpy_leaves(data: st.DataObje
         values = np.asarray(data.draw(st.sampled_from([0, 5, 10 + number])))
         if data.draw(st.booleans()):
             values = np.arange(target.size, dtype="i4").reshape(target.shape)
-        await worker.write([array.write(values, *selection)], settings=SETTINGS)
+        await worker.write(array.write(values, *selection), settings=SETTINGS)
         expected[selection] = values
         read = array.read(*selection)
         await worker.read([read], settings=SETTINGS)
@@ -144,7 +144,7 @@ async def test_any_sequence_of_writes_leaves_what_numpy_leaves(data: st.DataObje
 async def test_a_cancelled_write_whose_next_request_waits_for_room_ends() -> None:
     array, store, writer = await sample((64, 64), (4, 4), latency=1.0)
     tight = replace(SETTINGS, max_bytes_in_flight=200)
-    task = asyncio.ensure_future(writer.write([array.write(-array.values)], settings=tight))
+    task = asyncio.ensure_future(writer.write(array.write(-array.values), settings=tight))
     await asyncio.sleep(1.5)
     task.cancel()
     await asyncio.wait([task])
@@ -187,11 +187,11 @@ async def test_whole_small_chunks_are_stored_together_and_others_by_themselves()
     store, worker = Together(), engine()
     array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
     values = array.values + 1
-    await worker.write([array.write(values)], settings=SETTINGS)
+    await worker.write(array.write(values), settings=SETTINGS)
     assert store.together == [KEYS]
     assert np.array_equal(await read_all(worker, array), values)
     store.together.clear()
-    await worker.write([array.write(-values[:, 1:], slice(None), slice(1, 2))], settings=SETTINGS)
+    await worker.write(array.write(-values[:, 1:], slice(None), slice(1, 2)), settings=SETTINGS)
     assert store.together == []  # parts of chunks
     values[:, 1] *= -1
     assert np.array_equal(await read_all(worker, array), values)
@@ -204,7 +204,7 @@ async def test_chunks_of_the_fill_value_in_a_batch_are_erased_and_looked_at_once
     store, worker = Together(), engine()
     array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
     values = array.values + 1
-    await worker.write([array.write(values)], settings=SETTINGS)
+    await worker.write(array.write(values), settings=SETTINGS)
     store.together.clear()
     values[4:6] = 0
     encoded: list[object] = []
@@ -214,7 +214,7 @@ async def test_chunks_of_the_fill_value_in_a_batch_are_erased_and_looked_at_once
         return encode_chunk(*arguments, **options)
 
     monkeypatch.setattr(encoder, "encode_chunk", counted)
-    await worker.write([array.write(values)], settings=SETTINGS)
+    await worker.write(array.write(values), settings=SETTINGS)
     assert len(encoded) == len(KEYS)
     assert store.together == [KEYS[:4] + KEYS[6:]]
     assert [key for key in KEYS if store.fetch_now(key) is None] == KEYS[4:6]
@@ -226,7 +226,7 @@ async def test_a_chunk_that_cannot_be_stored_with_others_fails_with_its_own_key(
     store, worker = Together((KEYS[5],)), engine()
     array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
     with pytest.raises(StoreError, match="disk full") as caught:
-        await worker.write([array.write(array.values + 1)], settings=SETTINGS)
+        await worker.write(array.write(array.values + 1), settings=SETTINGS)
     assert caught.value.key == KEYS[5]
     assert store.together == [KEYS]  # and each of them by itself
     stored = [key for key in KEYS if store.fetch_now(key) is not None]
@@ -237,7 +237,7 @@ async def test_a_chunk_that_cannot_be_stored_with_others_fails_with_its_own_key(
 async def test_a_store_that_overrides_single_writes_alone_sees_every_value() -> None:
     store, worker = OneByOne(), engine()
     array = Sample(layout_of((8, 2), (1, 2), fill_value=0), store)
-    await worker.write([array.write(array.values + 1)], settings=SETTINGS)
+    await worker.write(array.write(array.values + 1), settings=SETTINGS)
     assert store.together == [[key] for key in KEYS]
 
 
@@ -248,6 +248,6 @@ async def test_an_observer_hears_of_each_chunk() -> None:
     report = Report()
     events: list[Event] = []
     settings = replace(SETTINGS, on_event=events.append)
-    await worker.write([array.write(array.values + 1)], settings=settings, report=report)
+    await worker.write(array.write(array.values + 1), settings=settings, report=report)
     assert (report.requests, report.bytes_written, report.bytes_fetched) == (8, 64, 0)
     assert [(event.key, event.bytes_written, event.bytes_fetched) for event in events] == [(key, 8, 0) for key in KEYS]
