@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
 
@@ -21,6 +21,22 @@ from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version, resol
 from aiozarr.settings import DEFAULT_SETTINGS
 from aiozarr.stores.capabilities import fetch_tail
 from aiozarr.stores.contract import Store
+
+
+class ShardObject(NamedTuple):
+    """A shard as a stored object.
+
+    Attributes:
+        store: its store.
+        key: its key.
+        layout: where its index and its inner chunks are.
+        shard_id: stands for it in caches.
+    """
+
+    store: Store
+    key: str
+    layout: ShardLayout
+    shard_id: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +89,27 @@ class ShardIndexes:
         self,
         operation: Operation,
         on_completed: OnIndex,
-        store: Store,
-        key: str,
-        layout: ShardLayout,
-        shard_id: Hashable,
+        shard: ShardObject,
         share_key: Hashable,
         *,
         whole_bytes: int | None = None,
-        ready_since: float | None = None,
+        is_first: bool = True,
     ) -> IndexFetch:
         """Request an index, or join the request that is in flight.
 
         Args:
             operation: the read of which the shard is a part.
             on_completed: called when the index is there, or cannot be had because of an error.
-            store: the store of the shard.
-            key: the shard.
-            layout: the layout of the shard.
-            shard_id: stands for the shard.
+            shard: the shard.
             share_key: requests of one key are shared.
             whole_bytes: fetch the whole shard, if it has no more bytes than that.
-            ready_since: when the request could have been sent; None for the beginning of the operation.
+            is_first: True if the request could have been sent since the operation began, False from now on.
         """
         fetch = self.in_flight.get(share_key)
         if fetch is None:
-            fetch = IndexFetch(self, operation, store, key, layout, shard_id, share_key, whole_bytes)
-            self.in_flight[share_key] = fetch
-            if ready_since is not None and fetch.request.timing is not None:
-                fetch.request.timing.ready = ready_since
+            fetch = self.in_flight[share_key] = IndexFetch(self, operation, shard, share_key, whole_bytes)
+            if not is_first and fetch.request.timing is not None:
+                fetch.request.timing.ready = operation.queue.now()
             operation.enqueue(fetch.request)
             operation.resume()
         fetch.readers[on_completed] = operation
@@ -125,13 +134,11 @@ class IndexFetch(ResponseHandler):
         self,
         indexes: ShardIndexes,
         operation: Operation,
-        store: Store,
-        key: str,
-        layout: ShardLayout,
-        shard_id: Hashable,
+        shard: ShardObject,
         share_key: Hashable,
         whole_bytes: int | None,
     ) -> None:
+        store, layout = shard.store, shard.layout
         nbytes = layout.index_nbytes if whole_bytes is None else whole_bytes
         byte_range: Range | Suffix | None = layout.index_range
         if whole_bytes is not None:
@@ -140,8 +147,7 @@ class IndexFetch(ResponseHandler):
         supports = store.supports
         needs_size = type(byte_range) is Suffix and supports.partial_reads and not supports.suffix_reads
         self._indexes = indexes
-        self._layout = layout
-        self._shard_id = shard_id
+        self._shard = shard
         self._share_key = share_key
         self._whole_bytes = whole_bytes
         self._wanted_bytes = 0
@@ -152,7 +158,7 @@ class IndexFetch(ResponseHandler):
         self.request = FetchRequest(
             operation,
             store,
-            key,
+            shard.key,
             byte_range,
             self,
             held=nbytes,
@@ -213,7 +219,7 @@ class IndexFetch(ResponseHandler):
         return (FunctionCall(self._decode, lambda work: self._end(work.error), request.held),)
 
     def response_completed(self, request: FetchRequest, error: BaseException | None) -> None:
-        if error is None and self._layout.index_nbytes >= MIN_INDEX_BYTES:
+        if error is None and self._shard.layout.index_nbytes >= MIN_INDEX_BYTES:
             for work in self.works(request):
                 request.pool.submit(work, request.fairness_key)
             return
@@ -229,7 +235,7 @@ class IndexFetch(ResponseHandler):
 
     def _decode(self) -> None:
         """Decode the index. Any thread."""
-        request, layout = self.request, self._layout
+        request, layout = self.request, self._shard.layout
         value = request.value
         if value is None:
             self.is_too_large = request.is_clipped
@@ -252,7 +258,7 @@ class IndexFetch(ResponseHandler):
         request = self.request
         is_current = self._leave_table()
         if error is None and is_current and can_condition(request.store, self.entry.version):
-            self._indexes.cache.add(self._shard_id, self.entry, request.settings.index_cache_bytes)
+            self._indexes.cache.add(self._shard.shard_id, self.entry, request.settings.index_cache_bytes)
         readers, self.readers = self.readers, {}
         if not self.is_whole or error is not None:
             request.release()

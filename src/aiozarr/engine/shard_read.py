@@ -13,7 +13,7 @@ from aiozarr.engine.layout import ArrayLayout, inner_parts
 from aiozarr.engine.partial_chunk import PartialChunk
 from aiozarr.engine.partial_plan import whole_request
 from aiozarr.engine.read_operation import ReadOperation
-from aiozarr.engine.shard_index import IndexEntry, IndexFetch
+from aiozarr.engine.shard_index import IndexEntry, IndexFetch, ShardObject
 from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChangedError, ChecksumError
 from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
@@ -48,12 +48,9 @@ class ShardRead(Subscriber[ReadOperation]):
         assert stored.shard is not None
         self.operation = operation
         self._stored = stored
-        self._shard = stored.shard
-        self._store = store
-        self._key = key
+        self._shard = ShardObject(store, key, stored.shard, (store.identity, key, layout.decoding_id))
         self._out = output.out
         self._parts: list[tuple[int, ChunkSelection]] | None = None
-        self._shard_id = (store.identity, key, layout.decoding_id)
         # The object that contains the shard, and where it begins there: ranges of inner chunks are merged by object.
         self._object, self._object_key, self._base = store, key, 0
         # The points of index arrays must be sorted by inner chunk first.
@@ -94,15 +91,15 @@ class ShardRead(Subscriber[ReadOperation]):
     def _find_index(self) -> None:
         operation = self.operation
         is_unsteady = self._changes >= CHANGES_BEFORE_WHOLE
-        entry = None if is_unsteady else operation.state.indexes.cache.get(self._shard_id)
+        entry = None if is_unsteady else operation.state.indexes.cache.get(self._shard.shard_id)
         if entry is not None and self._will_be_validated(entry):
             self._read_chunks(entry, None)
             return
         whole_bytes = None
         if entry is None:
-            ranges, limits = self._store.supports.partial_reads, operation.merge_limits
+            ranges, limits = self._shard.store.supports.partial_reads, operation.merge_limits
             count = lambda: len(self._inner_parts())  # noqa: E731  # few shards need it
-            whole_bytes = whole_request(self._shard, self._projection, count, limits, ranges=ranges)
+            whole_bytes = whole_request(self._shard.layout, self._projection, count, limits, ranges=ranges)
             if is_unsteady and whole_bytes is None:
                 whole_bytes = MAX_WHOLE_BYTES
         # An index that another reader waits for may be outdated when its inner chunks are requested.
@@ -119,23 +116,20 @@ class ShardRead(Subscriber[ReadOperation]):
         return index is not None and any(index.locate(position) is not None for position, _ in self._inner_parts())
 
     def _request_index(self, whole_bytes: int | None, *, is_first: bool, is_own: bool = False) -> None:
-        operation = self.operation
+        operation, shard_id = self.operation, self._shard.shard_id
         fetch = operation.state.indexes.request(
             operation,
             self._index_completed,
-            self._store,
-            self._key,
             self._shard,
-            self._shard_id,
-            operation.share_key((self._shard_id, "whole") if is_own else self._shard_id),
+            operation.share_key((shard_id, "whole") if is_own else shard_id),
             whole_bytes=whole_bytes,
-            ready_since=None if is_first else operation.now(),
+            is_first=is_first,
         )
-        operation.indexes[self._index_completed] = fetch
+        operation.index_fetches[self._index_completed] = fetch
 
     def _index_completed(self, fetch: IndexFetch, error: BaseException | None) -> None:
         operation = self.operation
-        operation.indexes.pop(self._index_completed, None)
+        operation.index_fetches.pop(self._index_completed, None)
         if operation.stopped:
             return
         if isinstance(error, ChecksumError) and self._attempt == 1:
@@ -156,7 +150,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._partial.clear()
         self._open = 1  # until all are subscribed to
         if entry.index is None:
-            error = self.operation.note_missing(self._store, self._key)
+            error = self.operation.note_missing(self._shard.store, self._shard.key)
             if error is not None:
                 self.operation.stop(error)
                 return
@@ -169,8 +163,8 @@ class ShardRead(Subscriber[ReadOperation]):
 
     def _subscribe(self, index: ShardIndex, version: Version | None, whole: IndexFetch | None) -> None:
         """Subscribe to the inner chunks; have those fetched that are neither cached nor in flight nor in `whole`."""
-        operation, inner = self.operation, self._shard.inner
-        object_id = InternedKey((self._shard_id, version))
+        operation, inner = self.operation, self._shard.layout.inner
+        object_id = InternedKey((self._shard.shard_id, version))
         share_key = operation.share_key(object_id)
         # Without a version nothing says whether a cached chunk is still stored.
         cached = version is not None and not version.weak
@@ -217,7 +211,7 @@ class ShardRead(Subscriber[ReadOperation]):
                 batches.append(batch)
         if batches:
             merge_id: Hashable = object_id
-            if self._object is not self._store:
+            if self._object is not self._shard.store:
                 merge_id = (self._object.object_identity(self._object_key), version)
             operation.state.coalescer.add(operation, self._object, self._object_key, merge_id, version, batches)
 
@@ -227,13 +221,11 @@ class ShardRead(Subscriber[ReadOperation]):
         """Read an inner chunk that is cached or in flight; return whether it is."""
         operation = self.operation
         subscription = Subscription(self, self._out, (part,))
-        is_cached = cached and operation.has_cache
-        if (is_cached and operation.serve_cached(subscription, (object_id, position), self._store)) or operation.join(
-            subscription, share_key, position, cached=cached
-        ):
-            self._open += 1
-            return True
-        return False
+        chunk_id = (object_id, position)
+        found = cached and operation.has_cache and operation.serve_cached(subscription, chunk_id, self._shard.store)
+        found = found or operation.join(subscription, share_key, position, cached=cached)
+        self._open += found
+        return found
 
     def _partial_batches(
         self,
@@ -245,14 +237,14 @@ class ShardRead(Subscriber[ReadOperation]):
         versioned: bool,
     ) -> list[ChunkBatch] | None:
         """Subscribe to ranges of an uncompressed inner chunk; return those to fetch, or None to fetch all of it."""
-        operation, inner = self.operation, self._shard.inner
+        operation, inner = self.operation, self._shard.layout.inner
         if operation.has_cache or operation.state.in_flight.find(share_key, chunk_id[1]) is not None:
             return None
         ranges = operation.partial_planner.ranges(part, inner, versioned=versioned)
         if ranges is None:
             return None
         self._open += 1
-        chunk = PartialChunk(operation, self._store, inner, ranges, partial(self._count_down, 1))
+        chunk = PartialChunk(operation, self._shard.store, inner, ranges, partial(self._count_down, 1))
         self._partial.append((chunk, ChunkOutput(self._out, part)))
         return chunk.subscribe(chunk_id, start)
 
@@ -266,7 +258,7 @@ class ShardRead(Subscriber[ReadOperation]):
 
         nbytes = sum([part.size for part in parts]) * fill_value.dtype.itemsize
         self._open += len(parts)
-        self.operation.call_in_worker(fill, partial(self._placed, len(parts), nbytes), nbytes, self._store.url)
+        self.operation.call_in_worker(fill, partial(self._placed, len(parts), nbytes), nbytes, self._shard.store.url)
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -311,9 +303,9 @@ class ShardRead(Subscriber[ReadOperation]):
             operation.stop(error)
             return
         self._attempt += 1
-        operation.state.indexes.cache.drop(self._shard_id)
-        operation.state.chunk_caches.drop_object(self._store.object_identity(self._key))
+        operation.state.indexes.cache.drop(self._shard.shard_id)
+        operation.state.chunk_caches.drop_object(self._shard.store.object_identity(self._shard.key))
         self._find_index()
 
     def note_missing(self, key: str) -> BaseException | None:
-        return self.operation.note_missing(self._store, key)
+        return self.operation.note_missing(self._shard.store, key)
