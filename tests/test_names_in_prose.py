@@ -97,6 +97,13 @@ def test_names_in_design_notes_exist(page: str) -> None:
     assert unknown_names(text) == [], "correct the name: a design note describes code that exists"
 
 
+def test_classes_in_the_glossary_exist() -> None:
+    text = (ROOT / "docs/design/glossary.md").read_text("utf-8")
+    terms = re.findall(r"^- \*\*([A-Z]\w+)\*\*:", text, re.MULTILINE)
+    assert terms
+    assert set(terms) <= code_names(), "correct the glossary: a term that is written like a class is one"
+
+
 def test_the_search_finds_names_that_are_gone() -> None:
     gone = f"{'gone'}_{'name'}"
     assert unknown_names(f"`Store.get` and `{gone}(maps)`, but not `a sentence` or `s3://bucket`") == [gone]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 import aiozarr
 from aiozarr.settings import Settings, _checks
 from aiozarr.stores import MemoryStore
+
+PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,13 @@ def test_an_invalid_value_is_rejected_by_name(wrong: dict[str, Any]) -> None:
 
 def test_each_setting_has_a_check() -> None:
     assert _checks().keys() == {field.name for field in fields(Settings)}
+
+
+def test_each_setting_is_documented() -> None:
+    page = PAGE.read_text("utf-8")
+    for name in [field.name for field in fields(Settings)]:
+        assert f"        {name}: " in (Settings.__doc__ or ""), "describe the setting in the docstring of Settings"
+        assert re.search(f"`{name}[`=]", page), f"name the setting in {PAGE.name}"
 
 
 def test_repr_shows_only_changed_settings() -> None:

@@ -12,7 +12,7 @@ from aiozarr.errors import StoreError, UnknownSchemeError
 from aiozarr.settings import Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
-from aiozarr.stores.schemes import BUCKET_CLIENTS
+from aiozarr.stores.schemes import REMOTE_STORES
 
 if TYPE_CHECKING:
     from aiozarr.stores.obspec_store import GetAsync
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 Target: TypeAlias = "str | os.PathLike[str] | Store | GetAsync"
 """A URL, a local path, a `Store`, an object with obspec's methods, such as a store of obstore, or a store, a group or
 an array of zarr-python."""
-
-_REMOTE_SCHEMES = frozenset({"http", "https", *BUCKET_CLIENTS, "s3a"})
-"""Schemes of aiozarr's own stores that are reached over a network."""
 
 
 @asynccontextmanager
@@ -156,7 +153,7 @@ def _is_remote(place: str) -> bool:
     """Return whether aiozarr itself opens a URL of a server; fsspec's file systems have timeouts of their own."""
     *links, last = place.split("::")
     are_own = all(link.partition("://")[0] in ("zip", "reference") for link in links)
-    return are_own and last.partition("://")[0].lower() in _REMOTE_SCHEMES
+    return are_own and last.partition("://")[0].lower() in REMOTE_STORES
 
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:

@@ -259,8 +259,7 @@ class OriginRequests(RequestSource):
     """
 
     def __init__(self, operation: Operation, queue: RequestQueue) -> None:
-        self.max_requests = operation.max_requests
-        self.max_bytes = operation.max_bytes
+        self.limit_to(operation.settings)
         self.queue = queue
         self.ready: deque[ScheduledRequest] = deque()
         self._operation = operation

@@ -23,6 +23,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 import aiozarr
 from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
 from aiozarr.schedule.operations import OperationKind, add_observer, remove_observer
+from aiozarr.stores.schemes import REMOTE_STORES
 
 RequestSpans: TypeAlias = Literal["recording"] | bool
 
@@ -42,7 +43,6 @@ _S3_OPERATIONS = {
     "set": "PutObject",
     "erase": "DeleteObject",
 }
-_REMOTE_SCHEMES = frozenset({"http", "https", "s3", "gs", "az"})
 
 
 def instrument(
@@ -181,7 +181,7 @@ class _OperationSpan:
         span = self._tracer.tracer.start_span(
             _METHODS[event.operation],
             self._parent,
-            SpanKind.CLIENT if urlsplit(event.store).scheme in _REMOTE_SCHEMES else SpanKind.INTERNAL,
+            SpanKind.CLIENT if urlsplit(event.store).scheme in REMOTE_STORES else SpanKind.INTERNAL,
             _request_attributes(event),
             start_time=started,
         )
@@ -248,7 +248,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 def _http_attributes(
     store: str, server: str | None, operation: RequestOperation, status: int | None, error_type: str | None
 ) -> Mapping[str, str | int] | None:
-    if urlsplit(store).scheme not in _REMOTE_SCHEMES:
+    if urlsplit(store).scheme not in REMOTE_STORES:
         return None
     url = urlsplit(server or "")
     attributes: dict[str, str | int | None] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -12,7 +13,7 @@ from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetad
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.schemes import BUCKET_CLIENTS
+from aiozarr.stores.schemes import REMOTE_STORES
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -67,7 +68,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         opener = _OPENERS.get(scheme)
         if opener is not None:
             # A file whose name ends with .zip is an archive; a directory of such a name is not.
-            inner = split_archive(location) if opener in (_http, _object) else None
+            inner = split_archive(location) if opener is _remote else None
             if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
             return opener(location, _flat(scheme, storage_options))
@@ -334,24 +335,16 @@ def _memory(url: str, options: dict[str, Any]) -> Store:
     return MemoryStore.named(unquote(name), path and path + "/")
 
 
-def _http(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.http.store import HTTPStore
-
-    return HTTPStore(url, **options)
-
-
-def _object(url: str, options: dict[str, Any]) -> Store:
-    from aiozarr.stores.bucket.store import ObjectStore
-
-    return ObjectStore(url, **options)
+def _remote(url: str, options: dict[str, Any]) -> Store:
+    module, name = REMOTE_STORES[url.partition("://")[0]]
+    store: Store = getattr(import_module(module), name)(url, **options)
+    return store
 
 
 _OPENERS: dict[str, Callable[[str, dict[str, Any]], Store]] = {
     "memory": _memory,
     "file": _file,
-    "http": _http,
-    "https": _http,
-    **dict.fromkeys(BUCKET_CLIENTS, _object),
+    **dict.fromkeys(REMOTE_STORES, _remote),
 }
 
 

@@ -12,6 +12,8 @@ import aiozarr.sync
 from aiozarr.engine.open_store import make_store
 from aiozarr.settings import Settings
 from aiozarr.stores import HTTPStore, ZipStore
+from aiozarr.stores.http.web_store import WebStore
+from aiozarr.stores.schemes import REMOTE_STORES
 from aiozarr.stores.zip.remote_zip import RemoteZipStore
 
 
@@ -37,6 +39,15 @@ def test_the_settings_say_how_long_a_server_may_take_unless_the_options_do(
     assert isinstance(store, HTTPStore)
     endpoint = store._client.sender.endpoint
     assert (endpoint.idle_timeout, endpoint.connect_timeout) == (idle, connect)
+
+
+@pytest.mark.parametrize("scheme", REMOTE_STORES)
+def test_each_scheme_of_a_server_has_archives_and_the_timeout_of_the_settings(scheme: str) -> None:
+    options = {"account_name": "a", "anon": True} if "az" in scheme or "abfs" in scheme else {}
+    archive = make_store(f"{scheme}://bucket/a.zip", options, Settings(idle_timeout=7))
+    assert isinstance(archive, RemoteZipStore)
+    assert isinstance(archive._store, WebStore)
+    assert archive._store._client.sender.endpoint.idle_timeout == 7
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,19 @@
-"""Retries: the decision whether a request is sent again."""
+"""Retries: the decision whether a request is sent again, and how often the statuses of responses are repeated."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
 
 from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, ThrottledError
-from aiozarr.schedule.requests import RetryPolicy
+from aiozarr.schedule.requests import RetryPolicy, ScheduledRequest, retry
+from aiozarr.settings import Settings
+from aiozarr.stores.http.object_client import error_for
+from aiozarr.testing.virtual_time import in_virtual_time
 
 POLICY = RetryPolicy(retries=5, seconds=20.0)
+REPEATED_STATUSES = (408, 429, 500, 502, 503, 504)
+PAGE = Path(__file__).parents[3] / "docs/how-to/timeouts.md"
 
 
 def delay(error: BaseException, attempt: int = 1, elapsed: float = 0.0) -> float | None:
@@ -33,3 +43,38 @@ def test_the_server_is_given_the_time_it_asks_for() -> None:
 def test_no_attempt_begins_after_the_deadline() -> None:
     assert delay(ThrottledError("slow down", retry_after=19.0), elapsed=2.0) is None
     assert delay(StoreError("reset", retryable=True), elapsed=19.99) is None
+
+
+class Refused(ScheduledRequest):
+    """A request that always gets a response with the same status, as the stores of servers read it."""
+
+    def __init__(self, status: int, retries: int) -> None:
+        super().__init__(RetryPolicy(retries, Settings().retry_seconds), 0)
+        self.status = status
+
+    async def send(self) -> None:
+        raise error_for(self.status, {}, b"")
+
+    def completed(self, error: BaseException | None) -> None:
+        raise AssertionError("no queue sends it")
+
+
+async def repetitions_of(status: int, retries: int) -> int:
+    request = Refused(status, retries)
+    with pytest.raises(StoreError) as caught:
+        await retry(request, request.send, asyncio.get_running_loop().time)
+    assert caught.value.status == status
+    return request.attempts - 1
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2, Settings().retries])
+@in_virtual_time
+async def test_six_statuses_are_repeated_as_often_as_the_settings_allow_and_all_others_never(retries: int) -> None:
+    repetitions = {status: await repetitions_of(status, retries) for status in range(300, 600)}
+    expected = dict.fromkeys(range(300, 600), 0) | dict.fromkeys(REPEATED_STATUSES, retries)
+    assert repetitions == expected
+
+
+def test_the_page_about_retries_has_the_statuses_and_the_number_of_repetitions() -> None:
+    statuses = ", ".join(map(str, REPEATED_STATUSES))
+    assert f"| status {statuses} | `retries` ({Settings().retries}) |" in PAGE.read_text("utf-8")

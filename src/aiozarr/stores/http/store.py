@@ -62,14 +62,14 @@ class HTTPClient(ObjectClient):
     def authorise(self, method: str, key: str, expectation: Expectation) -> Request | None:
         if self._cache.responses:  # `request` looks it up
             return None
-        return self._build(method, key, expectation)
+        return Request(self.sender, method, key, self.target_of(key), self.template, expectation)
 
     async def authorise_later(self, method: str, key: str, expectation: Expectation) -> Request:
-        return self._build(method, key, expectation)
+        return Request(self.sender, method, key, self.target_of(key), self.template, expectation)
 
-    def _build(self, method: str, key: str, expectation: Expectation) -> Request:
-        target = f"{self._base}{quote_key(key)}{self._query}"
-        return Request(self.sender, method, key, target, self.template, expectation)
+    def target_of(self, key: str) -> str:
+        """Return the target of a request for `key`: the encoded path below the base URL, and the query of the URL."""
+        return f"{self._base}{quote_key(key)}{self._query}"
 
     async def request(self, method: str, key: str, expectation: Expectation) -> Response:
         cached = self._cache.find(key, expectation)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.engine.operation import OriginRequests
 from aiozarr.errors import ChangedError, ChecksumError, DanglingReferenceError, LimitError, StoreError
 from aiozarr.stores import MemoryStore, ReadOnlyStore, Store, from_references
 from tests.support.servers.http_replies import Reply
@@ -120,6 +122,16 @@ async def test_each_origin_has_its_own_budget() -> None:
         await counted(array, ..., *servers)
         for server in servers:
             assert server.max_in_flight == 2
+
+
+def test_requests_to_another_origin_take_all_limits_from_the_settings_of_the_read() -> None:
+    registered: list[Any] = []
+    operation: Any = SimpleNamespace(settings=aiozarr.Settings(max_requests=3, max_bytes_in_flight=1 << 20))
+    queue: Any = SimpleNamespace(register=registered.append)
+    source, limited = OriginRequests(operation, queue), OriginRequests.__new__(OriginRequests)
+    limited.limit_to(operation.settings)
+    assert registered == [source]
+    assert vars(limited).items() <= vars(source).items()
 
 
 async def test_a_stream_gives_all_blocks() -> None:
