@@ -48,9 +48,9 @@ async def waiting() -> int:
     """How many chunks are waited for, counted once for each reader."""
 
     async def count(engine: Engine) -> int:
-        batches = list(engine.state.in_flight.batches())
-        first = sum(0 if batch.subscription is None else batch.subscription.left for batch in batches)
-        return first + sum(len(joined) for batch in batches for joined in batch.joined.values())
+        chunk_sets = list(engine.state.in_flight.chunk_sets())
+        first = sum(0 if chunk_set.subscription is None else chunk_set.subscription.left for chunk_set in chunk_sets)
+        return first + sum(len(joined) for chunk_set in chunk_sets for joined in chunk_set.joined.values())
 
     return await run(count)
 

@@ -18,7 +18,7 @@ from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
 from aiozarr.engine.blocking_read import BlockingRead
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import ObjectRequest
-from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.in_flight import ChunkSet, Subscriber, Subscription
 from aiozarr.engine.read import BlockQueue, Read
 from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
@@ -83,7 +83,7 @@ def _blocking_read(
         key, chunk_id = chunks.key_of(part), chunks.chunk_id(part)
         pipeline = layout.object_of(part).pipeline
         share_key = operation.share_key(chunk_id)
-        request.share(key, ChunkBatch(operation.state.in_flight, share_key, pipeline, None, chunk_id))
+        request.share(key, ChunkSet(operation.state.in_flight, share_key, pipeline, None, chunk_id))
     operation.await_blocking(request)
     operation.enqueue(request)
 
@@ -159,12 +159,14 @@ class WholeChunks(Subscriber[ReadOperation]):
             operation.objects_completed((output.out,), 1, nbytes)
 
         chunk = PartialChunk(operation, store, pipeline, ranges, completed, is_object=location is None)
-        for batch in chunk.subscribe(chunk_id, 0 if location is None else location.start):
+        for chunk_set in chunk.subscribe(chunk_id, 0 if location is None else location.start):
             if location is not None:
-                self._coalesce(batch, location)
+                self._coalesce(chunk_set, location)
                 continue
-            slices = ((batch, (0,)),)
-            operation.state.coalescer.request(operation, store, key, batch.byte_range(0), slices, batch.lengths[0])
+            slices = ((chunk_set, (0,)),)
+            operation.state.coalescer.request(
+                operation, store, key, chunk_set.byte_range(0), slices, chunk_set.lengths[0]
+            )
         operation.resume()
         return True
 
@@ -185,17 +187,17 @@ class WholeChunks(Subscriber[ReadOperation]):
         if location is not None:
             places = ((0,), (location.start,), (location.length,))
             self._coalesce(
-                operation.new_batch(subscription, share_key, pipeline, chunk_id, *places, cached=True), location
+                operation.new_chunk_set(subscription, share_key, pipeline, chunk_id, *places, cached=True), location
             )
         else:
-            batch = operation.new_batch(subscription, share_key, pipeline, chunk_id, cached=True)
-            slices, nbytes = ((batch, (0,)),), pipeline.spec.nbytes
+            chunk_set = operation.new_chunk_set(subscription, share_key, pipeline, chunk_id, cached=True)
+            slices, nbytes = ((chunk_set, (0,)),), pipeline.spec.nbytes
             operation.state.coalescer.request(operation, read.store, key, None, slices, nbytes)
 
-    def _coalesce(self, batch: ChunkBatch, location: Location) -> None:
+    def _coalesce(self, chunk_set: ChunkSet, location: Location) -> None:
         operation, store = self.operation, location.store
         merge_id = store.object_identity(location.key)
-        operation.state.coalescer.add(operation, store, location.key, merge_id, None, [batch])
+        operation.state.coalescer.add(operation, store, location.key, merge_id, None, [chunk_set])
 
     def _stop(self, error: BaseException, key: str) -> None:
         """Stop the read; an error about the target of a reference names the chunk, too."""
@@ -224,8 +226,8 @@ class WholeChunks(Subscriber[ReadOperation]):
             operation.subscription_completed(subscription)
             operation.objects_completed((subscription.out,), count, nbytes)
             return
-        batch = subscription.batch
-        request = batch.deliveries[0].request if batch is not None and batch.deliveries else None
+        chunk_set = subscription.chunk_set
+        request = chunk_set.deliveries[0].request if chunk_set is not None and chunk_set.deliveries else None
         may_repeat = isinstance(error, ChecksumError) and not operation.stopped
         key = self.key_of(subscription.parts[0])
         if may_repeat and request is not None and self._is_first_damaged(key, request):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aiozarr.codecs import CodecPipeline
 from aiozarr.engine.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
 from aiozarr.engine.fetch_request import ObjectRequest, is_missing_status
-from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet
 from aiozarr.engine.read import Read
 from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.errors import ChecksumError, CodecError, LimitError, StoreError, located
@@ -64,11 +64,11 @@ class BlockingRead(ObjectRequest):
         is_plain = single is not None and single.pipeline.raw is None and self.timing is None
         self._batched = single.pipeline if single is not None and is_plain and len(outputs) > 1 else None
         # For those that join: the chunk, and its object once it is read, with None if it is not stored.
-        self._shared: ChunkBatch | None = None
+        self._shared: ChunkSet | None = None
         self._whole: tuple[Buffer | None] | None = None
         self._events: list[RequestEvent] = []  # for the observer, which is called on the loop
 
-    def share(self, key: str, chunk: ChunkBatch) -> None:
+    def share(self, key: str, chunk: ChunkSet) -> None:
         """Let other reads join the only chunk of this read, stored under `key`. They get it when this read ends."""
         # If this read is cancelled before a worker begins it, they request the key.
         self.key = key
@@ -283,7 +283,7 @@ class BlockingRead(ObjectRequest):
         if self._shared is None or not self._is_delivered(self._shared):
             self.release()
 
-    def _is_delivered(self, chunk: ChunkBatch) -> bool:
+    def _is_delivered(self, chunk: ChunkSet) -> bool:
         """Have the chunk decoded for those that have joined, or requested by them if its object was not read.
 
         Returns: whether it is decoded, and this request released afterwards.

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from aiozarr.engine.fetch_request import AwaitedResponse, FetchRequest
-from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, merge_key
+from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet, merge_key
 from aiozarr.engine.object_read import MultipartRead, PartLimits
 from aiozarr.engine.operation import Operation
 from aiozarr.model import Range, Value, Version
@@ -26,7 +26,7 @@ def request_chunks(
     store: Store,
     key: str,
     byte_range: Range | None,
-    slices: Sequence[tuple[ChunkBatch, Sequence[int]]],
+    slices: Sequence[tuple[ChunkSet, Sequence[int]]],
     expected: int,
     if_match: Version | None = None,
 ) -> None:
@@ -37,7 +37,7 @@ def request_chunks(
         store: the store of the object.
         key: the object.
         byte_range: the bytes; None for the whole object, which is one chunk.
-        slices: the batches of the chunks, with their numbers.
+        slices: the chunk sets, with the numbers of the chunks.
         expected: the number of bytes.
         if_match: the version that the object must have.
     """
@@ -177,7 +177,7 @@ class _ObjectRanges:
     key: str
     version: Version | None
     merge_limits: MergeLimits
-    batches: list[ChunkBatch] = field(default_factory=list)
+    chunk_sets: list[ChunkSet] = field(default_factory=list)
 
 
 class RangeCoalescer:
@@ -206,9 +206,9 @@ class RangeCoalescer:
         key: str,
         merge_id: Hashable,
         version: Version | None,
-        batches: Sequence[ChunkBatch],
+        chunk_sets: Sequence[ChunkSet],
     ) -> None:
-        """Fetch the chunks of `batches`, of the object and version for which `merge_id` stands."""
+        """Fetch the chunks of `chunk_sets`, of the object and version for which `merge_id` stands."""
         ranges_id = (merge_id, merge_key(operation.settings))
         ranges = self._objects.get(ranges_id)
         if ranges is None:
@@ -217,8 +217,8 @@ class RangeCoalescer:
         if not self._operations:
             asyncio.get_running_loop().call_soon(self.flush)
         self._operations[operation] = None
-        ranges.batches += batches
-        operation.pending_ranges += sum([len(batch.positions) for batch in batches])
+        ranges.chunk_sets += chunk_sets
+        operation.pending_ranges += sum([len(chunk_set.positions) for chunk_set in chunk_sets])
 
     def flush(self) -> None:
         """Make the requests now: after the responses of a turn, or at its end."""
@@ -238,34 +238,38 @@ class RangeCoalescer:
 
     def _request(self, ranges: _ObjectRanges, owners: dict[Operation, None]) -> None:
         """Make requests for the ranges that still have readers, and add the operations that send them to `owners`."""
-        wanted = [(batch, number) for batch in ranges.batches for number in batch.wanted(range(len(batch.positions)))]
-        places = [(batch.starts[number], batch.lengths[number]) for batch, number in wanted]
+        wanted = [
+            (chunk_set, number)
+            for chunk_set in ranges.chunk_sets
+            for number in chunk_set.wanted(range(len(chunk_set.positions)))
+        ]
+        places = [(chunk_set.starts[number], chunk_set.lengths[number]) for chunk_set, number in wanted]
         for merged in coalesce(places, ranges.merge_limits):
-            numbers: dict[ChunkBatch, list[int]] = {}
+            numbers: dict[ChunkSet, list[int]] = {}
             for member in merged.members:
-                batch, number = wanted[member]
-                numbers.setdefault(batch, []).append(number)
+                chunk_set, number = wanted[member]
+                numbers.setdefault(chunk_set, []).append(number)
             slices = list(numbers.items())
             owner = slices[0][0].next_operation(slices[0][1])
             assert owner is not None
-            for batch, some in slices:
-                _count_shared(batch, some, owner)
+            for chunk_set, some in slices:
+                _count_shared(chunk_set, some, owner)
             part = Range(merged.start, merged.length)
             request_chunks(owner, ranges.store, ranges.key, part, slices, merged.length, ranges.version)
             owners[owner] = None
 
 
-def _count_shared(batch: ChunkBatch, numbers: Sequence[int], owner: Operation) -> None:
+def _count_shared(chunk_set: ChunkSet, numbers: Sequence[int], owner: Operation) -> None:
     """Count the chunks that the request of `owner` delivers to others.
 
     A reader that joined a chunk has counted it as shared. So it is, except for the owner of the request.
     """
-    if batch.subscription is not None:
-        operation = batch.subscription.subscriber.operation
+    if chunk_set.subscription is not None:
+        operation = chunk_set.subscription.subscriber.operation
         operation.shared += 0 if operation is owner else len(numbers)
-    if batch.joined:
+    if chunk_set.joined:
         for number in numbers:
-            for at, subscription in enumerate(batch.joined.get(number, ())):
+            for at, subscription in enumerate(chunk_set.joined.get(number, ())):
                 operation = subscription.subscriber.operation
-                is_first = batch.subscription is None and at == 0
+                is_first = chunk_set.subscription is None and at == 0
                 operation.shared += is_first - (operation is owner)

@@ -1,7 +1,7 @@
 """Chunks in flight: each is fetched once, decoded once, and copied to all readers that want it.
 
-A reader that wants chunks that are not in flight makes a batch of them, of one chunk or of thousands. Other readers
-join single chunks of it. A batch costs the loop as much as one chunk. An object per inner chunk took 20 to 25 µs of
+A reader that wants chunks that are not in flight makes a `ChunkSet`, of one chunk or of thousands. Other readers join
+single chunks of it. It costs the loop as much as one chunk. An object per inner chunk took 20 to 25 µs of
 each, as much as a worker needs to decode a small one (`docs/design/004-reading-and-writing.md`).
 
 Whole small chunks and merged ranges have no task per request. 4,096 chunks of 32 KiB took 0.38 to 0.41 s with a task
@@ -140,25 +140,25 @@ class Subscriber(ABC, Generic[OperationT_co]):
 
 
 class Subscription:
-    """The elements that one reader wants of the chunks of one batch, and their places in its output.
+    """The elements that one reader wants of a chunk set, and their places in its output.
 
     Attributes:
         subscriber: receives the outcome.
         out: the array that the elements go to.
         parts: the elements of each chunk.
-        batch: where the chunks are in flight.
-        number: the number of its chunk there, if another reader has made the batch.
+        chunk_set: where the chunks are in flight.
+        number: the number of its chunk there, if another reader has made the chunk set.
         left: how many of its chunks have no outcome yet.
     """
 
-    __slots__ = ("batch", "left", "number", "out", "parts", "subscriber")
+    __slots__ = ("chunk_set", "left", "number", "out", "parts", "subscriber")
 
     def __init__(self, subscriber: Subscriber[Operation], out: NDArray[Any], parts: Sequence[ChunkSelection]) -> None:
         self.subscriber = subscriber
         self.out = out
         self.parts = parts
         self.left = len(parts)
-        self.batch: ChunkBatch | None = None
+        self.chunk_set: ChunkSet | None = None
         self.number = 0
 
     def completed(self, count: int, nbytes: int, error: BaseException | None) -> None:
@@ -167,69 +167,69 @@ class Subscription:
         self.subscriber.chunks_completed(self, count, nbytes, error)
         if not self.left:
             # No cycle may keep the reader's array alive until the garbage collector runs.
-            self.batch = None
+            self.chunk_set = None
 
 
-# --- batches -----------------------------------------------------------------------------------------------------
+# --- chunk sets -----------------------------------------------------------------------------------------------------
 
 
 MAX_SHORT_BYTES = 64 << 10
 """Chunks that the loop decodes if no thread is busy: that takes at most 0.1 ms."""
 
-# One object for all batches that no other reader joins, and for all work that is done for one reader: most of them.
+# One object for all chunk sets that no other reader joins, and for all work that is done for one reader: most of them.
 _NOTHING: Any = MappingProxyType({})
 
 
-class ChunksInFlight(dict[Hashable, "ChunkBatch"]):
-    """The batches that readers can join, by share key. Those of one share key are a linked list."""
+class ChunksInFlight(dict[Hashable, "ChunkSet"]):
+    """The chunk sets that readers can join, by share key. Those of one share key are a linked list."""
 
-    def find(self, share_key: Hashable, position: int) -> tuple[ChunkBatch, int] | None:
-        """Return the batch that has the chunk at `position` in flight, with its number there."""
-        batch = self.get(share_key)
-        while batch is not None:
-            number = batch.number_of(position)
+    def find(self, share_key: Hashable, position: int) -> tuple[ChunkSet, int] | None:
+        """Return the chunk set that has the chunk at `position` in flight, with its number there."""
+        chunk_set = self.get(share_key)
+        while chunk_set is not None:
+            number = chunk_set.number_of(position)
             if number is not None:
-                return batch, number
-            batch = batch.following
+                return chunk_set, number
+            chunk_set = chunk_set.following
         return None
 
-    def add(self, batch: ChunkBatch) -> None:
-        """Let readers join the chunks of `batch`."""
-        batch.is_joinable = True
-        batch.following = self.get(batch.share_key)
-        self[batch.share_key] = batch
+    def add(self, chunk_set: ChunkSet) -> None:
+        """Let readers join the chunks of `chunk_set`."""
+        chunk_set.is_joinable = True
+        chunk_set.following = self.get(chunk_set.share_key)
+        self[chunk_set.share_key] = chunk_set
 
-    def remove(self, batch: ChunkBatch) -> None:
-        """Let no reader join the chunks of `batch` any more."""
-        batch.is_joinable = False
-        first = self[batch.share_key]
-        if first is not batch:
-            while first.following is not batch:
+    def remove(self, chunk_set: ChunkSet) -> None:
+        """Let no reader join the chunks of `chunk_set` any more."""
+        chunk_set.is_joinable = False
+        first = self[chunk_set.share_key]
+        if first is not chunk_set:
+            while first.following is not chunk_set:
                 assert first.following is not None
                 first = first.following
-            first.following = batch.following
-        elif batch.following is not None:
-            self[batch.share_key] = batch.following
+            first.following = chunk_set.following
+        elif chunk_set.following is not None:
+            self[chunk_set.share_key] = chunk_set.following
         else:
-            del self[batch.share_key]
-        batch.following = None  # or it would keep the arrays of other readers
+            del self[chunk_set.share_key]
+        chunk_set.following = None  # or it would keep the arrays of other readers
 
     def invalidate(self, key: str | None, identity: Hashable) -> None:
         """Let no reader join chunks of the object `key`, which has this identity, or any (None), and cache none."""
-        for batch in list(self.batches()):
-            if key is None or batch.may_contain(key, identity):
-                batch.invalidate()
+        for chunk_set in list(self.chunk_sets()):
+            if key is None or chunk_set.may_contain(key, identity):
+                chunk_set.invalidate()
 
-    def batches(self) -> Iterator[ChunkBatch]:
-        """Iterate over all batches."""
+    def chunk_sets(self) -> Iterator[ChunkSet]:
+        """Iterate over all chunk sets."""
         for first in self.values():
-            batch: ChunkBatch | None = first
-            while batch is not None:
-                yield batch
-                batch = batch.following
+            chunk_set: ChunkSet | None = first
+            while chunk_set is not None:
+                yield chunk_set
+                chunk_set = chunk_set.following
 
 
-class ChunkBatch:
+class ChunkSet:
     """Chunks of one version of one object that one reader has asked for first. Lives on the loop.
 
     Args:
@@ -246,7 +246,7 @@ class ChunkBatch:
         joined: for the numbers of chunks, the subscriptions of other readers. A deque is safe between threads: the
             worker that decodes the chunk takes them from it.
         deliveries: bring its chunks; empty before requests are made.
-        following: the next batch of the same object in the table.
+        following: the next chunk set of the same object in the table.
         is_joinable: True while it is in the table.
     """
 
@@ -290,12 +290,12 @@ class ChunkBatch:
         self.caches: Sequence[ChunkCache] = ()
         self.joined: dict[int, deque[Subscription]] = _NOTHING
         self.deliveries: tuple[ChunkDelivery, ...] = ()
-        self.following: ChunkBatch | None
+        self.following: ChunkSet | None
         self.is_joinable: bool
         self._numbers: dict[int, int] | None = None
         self._closed: set[int] | None = None
         if subscription is not None:
-            subscription.batch = self
+            subscription.chunk_set = self
         table.add(self)
 
     def number_of(self, position: int) -> int | None:
@@ -320,7 +320,7 @@ class ChunkBatch:
 
     def join(self, subscription: Subscription, number: int) -> None:
         """Add another reader's subscription of one chunk."""
-        subscription.batch = self
+        subscription.chunk_set = self
         subscription.number = number
         if self.joined is _NOTHING:
             self.joined = {}
@@ -397,11 +397,11 @@ class ChunkBatch:
 
 
 class ChunkDelivery(ResponseHandler):
-    """The chunks that one response brings, of one batch or several, on their way to the workers.
+    """The chunks that one response brings, of one set or several, on their way to the workers.
 
     Attributes:
         request: brings the bytes.
-        slices: the batches, with the numbers of the chunks that the response has of each.
+        slices: the chunk sets, with the numbers of the chunks that the response has of each.
         start: the first byte of the response in the object; None for a whole object.
         is_decoding: True once workers have the chunks.
     """
@@ -409,35 +409,37 @@ class ChunkDelivery(ResponseHandler):
     __slots__ = ("_undecoded", "_works", "is_decoding", "request", "slices", "start")
 
     request: ObjectRequest
-    slices: Sequence[tuple[ChunkBatch, Sequence[int]]]
+    slices: Sequence[tuple[ChunkSet, Sequence[int]]]
 
-    def __init__(self, slices: Sequence[tuple[ChunkBatch, Sequence[int]]], start: int | None) -> None:
+    def __init__(self, slices: Sequence[tuple[ChunkSet, Sequence[int]]], start: int | None) -> None:
         self.slices = slices
         self.start = start
         self.is_decoding = False
         self._undecoded = 0
         self._works: Sequence[DecodeChunks] = ()
-        for batch, _ in slices:
-            batch.deliveries = (*batch.deliveries, self)
+        for chunk_set, _ in slices:
+            chunk_set.deliveries = (*chunk_set.deliveries, self)
 
-    def numbers_of(self, batch: ChunkBatch) -> Sequence[int]:
-        """Return the numbers of the chunks of `batch` that the response brings."""
-        return next((numbers for each, numbers in self.slices if each is batch), ())
+    def numbers_of(self, chunk_set: ChunkSet) -> Sequence[int]:
+        """Return the numbers of the chunks of `chunk_set` that the response brings."""
+        return next((numbers for each, numbers in self.slices if each is chunk_set), ())
 
-    def bounds(self, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+    def bounds(self, chunk_set: ChunkSet, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return where chunks begin in the response, and where they end."""
-        first, starts, lengths = self.start or 0, batch.starts, batch.lengths
+        first, starts, lengths = self.start or 0, chunk_set.starts, chunk_set.lengths
         begins = [starts[number] - first for number in numbers]
         return begins, [begin + lengths[number] for begin, number in zip(begins, numbers, strict=True)]
 
     def wanted_bytes(self, fetched: int) -> int:
         if not self.slices[0][0].lengths:
             return fetched
-        return sum([batch.lengths[number] for batch, numbers in self.slices for number in batch.wanted(numbers)])
+        return sum(
+            [chunk_set.lengths[number] for chunk_set, numbers in self.slices for number in chunk_set.wanted(numbers)]
+        )
 
     def next_owner(self) -> Operation | None:
-        for batch, numbers in self.slices:
-            if (operation := batch.next_operation(numbers)) is not None:
+        for chunk_set, numbers in self.slices:
+            if (operation := chunk_set.next_operation(numbers)) is not None:
                 return operation
         return None
 
@@ -446,8 +448,8 @@ class ChunkDelivery(ResponseHandler):
         request = self.request
         if self.is_decoding or request.cancelled or self.next_owner() is not None:
             return
-        for batch, numbers in self.slices:
-            batch.close(numbers)
+        for chunk_set, numbers in self.slices:
+            chunk_set.close(numbers)
         assert isinstance(request, FetchRequest)
         request.cancel_for(operation)
 
@@ -472,16 +474,16 @@ class ChunkDelivery(ResponseHandler):
         """Return the decoding of the chunks in pieces; subscriptions that come from now on are late."""
         self.is_decoding = True
         works: list[DecodeChunks] = []
-        for batch, brought in self.slices:
-            numbers = batch.wanted(brought)
+        for chunk_set, brought in self.slices:
+            numbers = chunk_set.wanted(brought)
             if len(numbers) < len(brought):
-                batch.close(set(brought) - set(numbers))
+                chunk_set.close(set(brought) - set(numbers))
             if len(numbers) == 1:
-                works.append(DecodeChunks(self, batch, batch.subscription, numbers))
+                works.append(DecodeChunks(self, chunk_set, chunk_set.subscription, numbers))
                 continue
-            size = max(1, BATCH_BYTES // max(1, batch.pipeline.spec.nbytes))
+            size = max(1, BATCH_BYTES // max(1, chunk_set.pipeline.spec.nbytes))
             works += [
-                DecodeChunks(self, batch, batch.subscription, numbers[at : at + size])
+                DecodeChunks(self, chunk_set, chunk_set.subscription, numbers[at : at + size])
                 for at in range(0, len(numbers), size)
             ]
         self._undecoded = len(works)
@@ -489,17 +491,20 @@ class ChunkDelivery(ResponseHandler):
 
     def _fail(self, request: ObjectRequest, error: BaseException) -> None:
         # A subscriber may ask for the chunk again at once, and must not join this one.
-        for batch, numbers in self.slices:
-            batch.close(numbers)
+        for chunk_set, numbers in self.slices:
+            chunk_set.close(numbers)
         # Before the first outcome: a reader that stops leaves its other chunks.
         waiting: list[tuple[Subscription | None, int]] = []
-        for batch, numbers in self.slices:
+        for chunk_set, numbers in self.slices:
             waiting += [
-                (each, 1) for number in list(batch.joined) if number in numbers for each in batch.pop_joined(number)
+                (each, 1)
+                for number in list(chunk_set.joined)
+                if number in numbers
+                for each in chunk_set.pop_joined(number)
             ]
             if not self._works:
-                waiting.append((batch.subscription, len(numbers)))
-        # A reader that has left the batch waits for the worker.
+                waiting.append((chunk_set.subscription, len(numbers)))
+        # A reader that has left the chunk set waits for the worker.
         waiting += [(work.subscription, len(work.numbers)) for work in self._works]
         for subscription, count in waiting:
             if subscription is not None:
@@ -511,26 +516,26 @@ class ChunkDelivery(ResponseHandler):
         request = self.request
         if request.timing is not None:
             request.timing.decoded(work.started, work.ended, chunks=len(work.numbers))
-        late = [number for number in work.numbers if work.batch.joined.get(number)] if work.batch.joined else []
+        late = [number for number in work.numbers if work.chunk_set.joined.get(number)] if work.chunk_set.joined else []
         if late:
             # They came while the worker decoded: the bytes are here. Readers cannot join any more.
-            request.pool.submit(DecodeChunks(self, work.batch, None, late), request.fairness_key)
+            request.pool.submit(DecodeChunks(self, work.chunk_set, None, late), request.fairness_key)
             return
         self._undecoded -= 1
         if not self._undecoded:
             self._release(request)
 
     def _release(self, request: ObjectRequest) -> None:
-        # Batches and deliveries refer to each other, and to the readers' arrays.
+        # Chunk sets and deliveries refer to each other, and to the readers' arrays.
         self.slices = self._works = ()
         request.release()
 
 
 class DecodeChunks(WorkItem):
-    """Decode chunks of one batch and copy their elements to the outputs of all readers.
+    """Decode some chunks of a chunk set and copy their elements to the outputs of all readers.
 
     Attributes:
-        subscription: what the reader of the batch wants; None if it has left.
+        subscription: what the reader of the chunk set wants; None if it has left.
         numbers: the chunks.
         targets: for chunks that other readers want as well, their subscriptions.
         values: decoded chunks, if caches want them.
@@ -538,14 +543,14 @@ class DecodeChunks(WorkItem):
         refusals: subscriptions that fail although the chunks are as they should be.
     """
 
-    __slots__ = ("batch", "delivery", "errors", "numbers", "refusals", "subscription", "targets", "values")
+    __slots__ = ("chunk_set", "delivery", "errors", "numbers", "refusals", "subscription", "targets", "values")
 
     def __init__(
-        self, delivery: ChunkDelivery, batch: ChunkBatch, subscription: Subscription | None, numbers: Sequence[int]
+        self, delivery: ChunkDelivery, chunk_set: ChunkSet, subscription: Subscription | None, numbers: Sequence[int]
     ) -> None:
-        super().__init__(len(numbers) * batch.pipeline.spec.nbytes)
+        super().__init__(len(numbers) * chunk_set.pipeline.spec.nbytes)
         self.delivery = delivery
-        self.batch = batch
+        self.chunk_set = chunk_set
         self.subscription = subscription
         self.numbers = numbers
         self.targets: dict[int, list[Subscription]] = _NOTHING
@@ -561,12 +566,12 @@ class DecodeChunks(WorkItem):
     # --- in a worker ------------------------------------------------------------------------------------------------
 
     def run_together(self, batch: Sequence[WorkItem], at: int) -> int:
-        decoder = None if at + 1 == len(batch) else thread_decoder(self.batch.pipeline)
+        decoder = None if at + 1 == len(batch) else thread_decoder(self.chunk_set.pipeline)
         if decoder is None or not decoder.max_batch:
             return 0
         works: list[DecodeChunks] = []
         for work in batch[at : at + decoder.max_batch]:
-            if not isinstance(work, DecodeChunks) or not work._may_be_batched(self.batch.pipeline):
+            if not isinstance(work, DecodeChunks) or not work._may_be_batched(self.chunk_set.pipeline):
                 break
             works.append(work)
         begun = monotonic()
@@ -584,14 +589,14 @@ class DecodeChunks(WorkItem):
 
     def _may_be_batched(self, pipeline: CodecPipeline) -> bool:
         """Return whether this is one chunk that `pipeline` decodes, and a reader still waits for it."""
-        if len(self.numbers) != 1 or self.batch.pipeline is not pipeline or self.delivery.request.value is None:
+        if len(self.numbers) != 1 or self.chunk_set.pipeline is not pipeline or self.delivery.request.value is None:
             return False
         return self._reader() is not None or any(
-            [not each.subscriber.operation.stopped for each in list(self.batch.joined.get(self.numbers[0], ()))]
+            [not each.subscriber.operation.stopped for each in list(self.chunk_set.joined.get(self.numbers[0], ()))]
         )
 
     def _reader(self) -> Subscription | None:
-        """Return the subscription of the batch's reader unless that has stopped."""
+        """Return the subscription of the chunk set's reader unless that has stopped."""
         subscription = self.subscription
         return None if subscription is None or subscription.subscriber.operation.stopped else subscription
 
@@ -601,16 +606,18 @@ class DecodeChunks(WorkItem):
 
     def only_reader(self) -> Subscription | None:
         """Return the only subscription, if no cache wants the chunk; None otherwise."""
-        batch = self.batch
-        return None if batch.caches or (batch.joined and batch.joined.get(self.numbers[0])) else self._reader()
+        chunk_set = self.chunk_set
+        return (
+            None if chunk_set.caches or (chunk_set.joined and chunk_set.joined.get(self.numbers[0])) else self._reader()
+        )
 
     def encoded(self, number: int) -> Buffer:
         """Return the bytes of a chunk, which is stored."""
         value = self.delivery.request.value
         assert value is not None
-        if not self.batch.lengths:
+        if not self.chunk_set.lengths:
             return value.data
-        (begin,), (end,) = self.delivery.bounds(self.batch, (number,))
+        (begin,), (end,) = self.delivery.bounds(self.chunk_set, (number,))
         return memoryview(value.data)[begin:end]
 
     def take_targets(self, number: int) -> list[ChunkOutput]:
@@ -618,22 +625,22 @@ class DecodeChunks(WorkItem):
         subscription, targets = self._reader(), []
         if subscription is not None:
             targets.append(ChunkOutput(subscription.out, subscription.parts[number]))
-        if self.batch.joined:
-            joined = self.targets[number] = self.targets.get(number, []) + self.batch.pop_joined(number)
+        if self.chunk_set.joined:
+            joined = self.targets[number] = self.targets.get(number, []) + self.chunk_set.pop_joined(number)
             targets += [
                 ChunkOutput(each.out, each.parts[0]) for each in joined if not each.subscriber.operation.stopped
             ]
         return targets
 
     def run(self) -> None:
-        batch, reader = self.batch, self._reader()
+        chunk_set, reader = self.chunk_set, self._reader()
         alone: Sequence[int] = self.numbers
         value = self.delivery.request.value
         if value is None:
             self._fill(reader)
             return
-        if batch.caches or batch.joined:
-            shared = self.numbers if batch.caches else [each for each in self.numbers if batch.joined.get(each)]
+        if chunk_set.caches or chunk_set.joined:
+            shared = self.numbers if chunk_set.caches else [each for each in self.numbers if chunk_set.joined.get(each)]
             self._decode_for_several(shared)
             alone = [number for number in self.numbers if number not in self.errors]
         if not alone:
@@ -644,8 +651,8 @@ class DecodeChunks(WorkItem):
         if len(alone) == 1:
             self._decode_one(alone[0], [ChunkOutput(reader.out, reader.parts[alone[0]])])
             return
-        thread_decoder(batch.pipeline).decode_chunks(
-            EncodedChunks(memoryview(value.data), *self.delivery.bounds(batch, alone)),
+        thread_decoder(chunk_set.pipeline).decode_chunks(
+            EncodedChunks(memoryview(value.data), *self.delivery.bounds(chunk_set, alone)),
             reader.out,
             [reader.parts[number] for number in alone],
             on_error=partial(self._raise_located, alone),
@@ -659,14 +666,14 @@ class DecodeChunks(WorkItem):
     def _fill(self, reader: Subscription | None) -> None:
         """Fill the elements of a chunk that is not stored, or refuse, as the settings of each reader say."""
         self._expect_several()
-        batch, key = self.batch, self.delivery.request.key
-        fill_value = batch.pipeline.spec.fill_value
+        chunk_set, key = self.chunk_set, self.delivery.request.key
+        fill_value = chunk_set.pipeline.spec.fill_value
         if reader is None and self.subscription is not None:
             self.refusals[self.subscription] = asyncio.CancelledError()
         for number in self.numbers:
             targets = [] if reader is None else [(reader, reader.parts[number])]
-            if batch.joined:
-                joined = self.targets[number] = batch.pop_joined(number)
+            if chunk_set.joined:
+                joined = self.targets[number] = chunk_set.pop_joined(number)
                 targets += [(each, each.parts[0]) for each in joined]
             for subscription, part in targets:
                 error = subscription.subscriber.note_missing(key)
@@ -678,7 +685,7 @@ class DecodeChunks(WorkItem):
     def _decode_for_several(self, numbers: Sequence[int]) -> None:
         """Decode chunks that several readers or caches want, and several together if that is cheaper."""
         self._expect_several()
-        decoder = thread_decoder(self.batch.pipeline)
+        decoder = thread_decoder(self.chunk_set.pipeline)
         size = decoder.max_batch if decoder.shares_batches else 1
         for at in range(0, len(numbers), max(1, size)):
             some = numbers[at : at + max(1, size)]
@@ -697,20 +704,20 @@ class DecodeChunks(WorkItem):
     def take(self, number: int, values: NDArray[Any]) -> None:
         """Copy from a chunk that was decoded with others; `values` are valid during the call."""
         self._expect_several()
-        if self.batch.caches:
+        if self.chunk_set.caches:
             values = self.values[number] = kept_copy(values)
         copy_to(values, self.take_targets(number))
 
     def _decode_one(self, number: int, targets: Sequence[ChunkOutput]) -> None:
-        batch = self.batch
+        chunk_set = self.chunk_set
         if not targets:
             raise asyncio.CancelledError
         data = self.encoded(number)
         try:
-            if batch.caches:
-                self.values[number] = decode_to_new(batch.pipeline, data, targets)
+            if chunk_set.caches:
+                self.values[number] = decode_to_new(chunk_set.pipeline, data, targets)
             else:
-                decode_chunk(batch.pipeline, data, targets)
+                decode_chunk(chunk_set.pipeline, data, targets)
         except CodecError as error:
             if not decode_unpadded(self._unpadded(targets), error, data, targets):
                 self._raise_located((number,), 0, error)
@@ -720,8 +727,8 @@ class DecodeChunks(WorkItem):
         return None if subscription is None else subscription.subscriber.unpadded(targets[0].projection)
 
     def _raise_located(self, numbers: Sequence[int], at: int, error: CodecError) -> None:
-        request, batch, number = self.delivery.request, self.batch, numbers[at]
-        part = batch.byte_range(number) if batch.lengths else None
+        request, chunk_set, number = self.delivery.request, self.chunk_set, numbers[at]
+        part = chunk_set.byte_range(number) if chunk_set.lengths else None
         try:
             with located(store=request.store_url, key=request.key, range=part):
                 raise error
@@ -731,13 +738,18 @@ class DecodeChunks(WorkItem):
     # --- on the loop ------------------------------------------------------------------------------------------------
 
     def work_completed(self) -> None:
-        batch, numbers, subscription, request = self.batch, self.numbers, self.subscription, self.delivery.request
+        chunk_set, numbers, subscription, request = (
+            self.chunk_set,
+            self.numbers,
+            self.subscription,
+            self.delivery.request,
+        )
         # If readers could not join until now, this process may have changed the object since its bytes were read.
-        if batch.close(numbers) and self.values:
+        if chunk_set.close(numbers) and self.values:
             now = asyncio.get_running_loop().time()
-            for cache in batch.caches:
+            for cache in chunk_set.caches:
                 for number, values in self.values.items():
-                    cache.add(batch.chunk_id(number), request.store, request.key, values, now)
+                    cache.add(chunk_set.chunk_id(number), request.store, request.key, values, now)
         succeeded = self.error is None and not self.refusals and not any(self.errors.values())
         if subscription is not None:
             self._complete(subscription, numbers, succeeded=succeeded)
@@ -746,7 +758,7 @@ class DecodeChunks(WorkItem):
                 for each in targets:
                     self._complete(each, (number,), succeeded=succeeded)
             for number, values in self.values.items():
-                for each in batch.pop_joined(number):
+                for each in chunk_set.pop_joined(number):
                     request.pool.submit(CopyChunk(each, values, request.store), request.fairness_key)
         self.delivery.decoded(self)
         self.targets = self.values = self.errors = self.refusals = _NOTHING

@@ -12,7 +12,7 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.codecs.chunk_layouts import RawLayout
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest
-from aiozarr.engine.in_flight import ChunkBatch, Subscriber, Subscription
+from aiozarr.engine.in_flight import ChunkSet, Subscriber, Subscription
 from aiozarr.engine.partial_plan import PartialChunkPlanner, Ranges
 from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
@@ -82,7 +82,7 @@ class PartialChunk(Subscriber[ReadOperation]):
         self._states: set[tuple[object, int | None]] = set()  # versions and sizes of the object, of all ranges
         self._error: BaseException | None = None
 
-    def subscribe(self, chunk_id: Hashable, start: int) -> list[ChunkBatch]:
+    def subscribe(self, chunk_id: Hashable, start: int) -> list[ChunkSet]:
         """Subscribe to the ranges of the chunk that begins at `start` of its object.
 
         Returns: those that are not in flight yet.
@@ -96,15 +96,15 @@ class PartialChunk(Subscriber[ReadOperation]):
             if not operation.join(subscription, share_key, 0, cached=False):
                 pipeline = _bytes_pipeline(length)
                 places = ((0,), (start + first,), (length,))
-                new.append(operation.new_batch(subscription, share_key, pipeline, None, *places, cached=False))
+                new.append(operation.new_chunk_set(subscription, share_key, pipeline, None, *places, cached=False))
         return new
 
     def chunks_completed(
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
-        batch = subscription.batch
-        if error is None and batch is not None and batch.deliveries:
-            request = batch.deliveries[0].request
+        chunk_set = subscription.chunk_set
+        if error is None and chunk_set is not None and chunk_set.deliveries:
+            request = chunk_set.deliveries[0].request
             if isinstance(request, FetchRequest):
                 self._states.add((request.version, request.size))
         self._error = self._error or error

@@ -14,7 +14,7 @@ from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest, ObjectRequest
 from aiozarr.engine.in_flight import (
     DEFAULT_OUTCOME_KEY,
-    ChunkBatch,
+    ChunkSet,
     CopyChunk,
     Subscription,
     outcome_key,
@@ -248,15 +248,15 @@ class ReadOperation(Operation):
         entry = self.state.in_flight.find(share_key, position)
         if entry is None:
             return False
-        batch, number = entry
-        batch.join(subscription, number)
+        chunk_set, number = entry
+        chunk_set.join(subscription, number)
         self._subscriptions.add(subscription)
         self.shared += 1
         if cached and self._cache is not None:
-            self._add_cache(batch)
+            self._add_cache(chunk_set)
         return True
 
-    def new_batch(
+    def new_chunk_set(
         self,
         subscription: Subscription,
         share_key: Hashable,
@@ -267,25 +267,25 @@ class ReadOperation(Operation):
         lengths: Sequence[int] = (),
         *,
         cached: bool,
-    ) -> ChunkBatch:
-        """Return a batch for chunks that are not in flight. The caller must request their bytes.
+    ) -> ChunkSet:
+        """Return a set of chunks that are not in flight. The caller must request their bytes.
 
         `cached`: they may go to the cache, because their ids say whether they are still stored like that.
         """
         self._subscriptions.add(subscription)
         in_flight = self.state.in_flight
-        batch = ChunkBatch(in_flight, share_key, pipeline, subscription, object_id, positions, starts, lengths)
+        chunk_set = ChunkSet(in_flight, share_key, pipeline, subscription, object_id, positions, starts, lengths)
         if cached and self._cache is not None:
-            self._add_cache(batch)
-        return batch
+            self._add_cache(chunk_set)
+        return chunk_set
 
-    def _add_cache(self, batch: ChunkBatch) -> None:
-        """Have the chunks of `batch` cached if their sizes are known, which excludes strings and other objects."""
-        cache, spec = self._cache, batch.pipeline.spec
-        if cache is None or cache in batch.caches or spec.is_variable or spec.dtype.hasobject:
+    def _add_cache(self, chunk_set: ChunkSet) -> None:
+        """Have the chunks of `chunk_set` cached if their sizes are known, which excludes strings and other objects."""
+        cache, spec = self._cache, chunk_set.pipeline.spec
+        if cache is None or cache in chunk_set.caches or spec.is_variable or spec.dtype.hasobject:
             return
         if cache.fits(spec.nbytes):
-            batch.caches = (*batch.caches, cache)
+            chunk_set.caches = (*chunk_set.caches, cache)
 
     def await_blocking(self, request: ObjectRequest) -> None:
         """Do not end before this batch of chunks of a blocking store has ended."""
@@ -359,8 +359,8 @@ class ReadOperation(Operation):
             fetch.leave(on_completed)
         self.index_fetches.clear()
         for subscription in list(self._subscriptions):
-            if subscription.batch is not None:
-                subscription.batch.leave(subscription)
+            if subscription.chunk_set is not None:
+                subscription.chunk_set.leave(subscription)
                 if not subscription.left:
                     self._subscriptions.discard(subscription)
         for lookup in self._lookups:

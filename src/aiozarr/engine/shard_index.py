@@ -12,7 +12,7 @@ from aiozarr.codecs import ShardIndex, ShardLayout
 from aiozarr.engine.caches import SizeCache, SizedCache
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler, can_condition
-from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery
+from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.partial_plan import is_whole
 from aiozarr.engine.worker_pool import FunctionCall, WorkItem
@@ -151,7 +151,7 @@ class IndexFetch(ResponseHandler):
         self._share_key = share_key
         self._whole_bytes = whole_bytes
         self._wanted_bytes = 0
-        self._batches: list[tuple[ChunkBatch, Sequence[int]]] = []
+        self._chunk_sets: list[tuple[ChunkSet, Sequence[int]]] = []
         self.readers: dict[OnIndex, Operation] = {}
         self.entry = IndexEntry(None, None)
         self.is_whole = self.is_too_large = False
@@ -208,10 +208,10 @@ class IndexFetch(ResponseHandler):
     def wanted_bytes(self, fetched: int) -> int:
         return fetched if self._whole_bytes is None else min(self._wanted_bytes, fetched)
 
-    def add(self, batch: ChunkBatch) -> None:
-        """Have the inner chunks of `batch` decoded from the whole shard, after all readers have added their batches."""
-        self._batches.append((batch, range(len(batch.positions))))
-        self._wanted_bytes += sum(batch.lengths)
+    def add(self, chunk_set: ChunkSet) -> None:
+        """Have inner chunks decoded from the whole shard, after all readers have added theirs."""
+        self._chunk_sets.append((chunk_set, range(len(chunk_set.positions))))
+        self._wanted_bytes += sum(chunk_set.lengths)
 
     # --- the response -----------------------------------------------------------------------------------------------
 
@@ -282,16 +282,16 @@ class IndexFetch(ResponseHandler):
         request = self.request
         if request.timing is not None:
             request.timing.note_wanted(self._wanted_bytes)
-        if not self._batches:
+        if not self._chunk_sets:
             request.release()
             return
         if not is_current:
             # The shard may have been changed since: readers that come now must not join, and nothing is cached.
-            for batch, _ in self._batches:
-                batch.invalidate()
-        delivery = ChunkDelivery(self._batches, 0)
+            for chunk_set, _ in self._chunk_sets:
+                chunk_set.invalidate()
+        delivery = ChunkDelivery(self._chunk_sets, 0)
         delivery.request = request
-        self._batches = []
+        self._chunk_sets = []
         request.hand_over(delivery)
 
 

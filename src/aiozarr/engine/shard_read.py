@@ -8,7 +8,7 @@ from functools import partial
 from aiozarr.codecs import ShardIndex
 from aiozarr.codecs.chunk_layouts import EMPTY
 from aiozarr.engine.decoder import ChunkOutput
-from aiozarr.engine.in_flight import ChunkBatch, InternedKey, Subscriber, Subscription
+from aiozarr.engine.in_flight import ChunkSet, InternedKey, Subscriber, Subscription
 from aiozarr.engine.layout import ArrayLayout, inner_parts
 from aiozarr.engine.partial_chunk import PartialChunk
 from aiozarr.engine.partial_plan import whole_request
@@ -171,7 +171,7 @@ class ShardRead(Subscriber[ReadOperation]):
         numbered = self._inner_parts()
         positions, parts = [position for position, _ in numbered], [part for _, part in numbered]
         starts, lengths = index.locate_all(positions)
-        batches: list[ChunkBatch] = []
+        chunk_sets: list[ChunkSet] = []
         is_in_flight = share_key in operation.state.in_flight
         if EMPTY in starts or is_in_flight or operation.has_cache or (whole is None and inner.raw is not None):
             left: list[int] = []
@@ -183,11 +183,11 @@ class ShardRead(Subscriber[ReadOperation]):
                 elif whole is None and inner.raw is not None and lengths[at] == inner.raw.nbytes:
                     # The codecs refuse one of another length.
                     first = start + self._base
-                    ranges = self._partial_batches(part, share_key, chunk_id, first, versioned=version is not None)
+                    ranges = self._partial_chunk_sets(part, share_key, chunk_id, first, versioned=version is not None)
                     if ranges is None:
                         left.append(at)
                     else:
-                        batches += ranges
+                        chunk_sets += ranges
                 else:
                     left.append(at)
             if empty:
@@ -202,18 +202,18 @@ class ShardRead(Subscriber[ReadOperation]):
             if whole is None and self._base:  # a whole shard was fetched by its own key
                 starts = [start + self._base for start in starts]
             subscription = Subscription(self, self._out, parts)
-            batch = operation.new_batch(
+            chunk_set = operation.new_chunk_set(
                 subscription, share_key, inner, object_id, positions, starts, lengths, cached=cached
             )
             if whole is not None:
-                whole.add(batch)
+                whole.add(chunk_set)
             else:
-                batches.append(batch)
-        if batches:
+                chunk_sets.append(chunk_set)
+        if chunk_sets:
             merge_id: Hashable = object_id
             if self._object is not self._shard.store:
                 merge_id = (self._object.object_identity(self._object_key), version)
-            operation.state.coalescer.add(operation, self._object, self._object_key, merge_id, version, batches)
+            operation.state.coalescer.add(operation, self._object, self._object_key, merge_id, version, chunk_sets)
 
     def _find_chunk(
         self, share_key: Hashable, object_id: InternedKey, position: int, part: ChunkSelection, *, cached: bool
@@ -227,7 +227,7 @@ class ShardRead(Subscriber[ReadOperation]):
         self._open += found
         return found
 
-    def _partial_batches(
+    def _partial_chunk_sets(
         self,
         part: ChunkSelection,
         share_key: Hashable,
@@ -235,7 +235,7 @@ class ShardRead(Subscriber[ReadOperation]):
         start: int,
         *,
         versioned: bool,
-    ) -> list[ChunkBatch] | None:
+    ) -> list[ChunkSet] | None:
         """Subscribe to ranges of an uncompressed inner chunk; return those to fetch, or None to fetch all of it."""
         operation, inner = self.operation, self._shard.layout.inner
         if operation.has_cache or operation.state.in_flight.find(share_key, chunk_id[1]) is not None:

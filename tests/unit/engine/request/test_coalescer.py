@@ -12,7 +12,7 @@ from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine import InlinePool
 from aiozarr.engine.chunk_request import RangeCoalescer
 from aiozarr.engine.fetch_request import FetchRequest
-from aiozarr.engine.in_flight import ChunkBatch, ChunksInFlight, Subscription
+from aiozarr.engine.in_flight import ChunkSet, ChunksInFlight, Subscription
 from aiozarr.engine.operation import MAX_PENDING_RANGES, Operation
 from aiozarr.model import Range
 from aiozarr.schedule.coalesce import MergeLimits
@@ -54,21 +54,21 @@ class Caller(Operation):
     def abandon(self) -> None: ...
     def add_to_report(self) -> None: ...
 
-    def wants(self, *starts: int) -> ChunkBatch:
+    def wants(self, *starts: int) -> ChunkSet:
         subscriber: Any = SimpleNamespace(operation=self)
         projection: Any = SimpleNamespace(size=4)
         subscription = Subscription(subscriber, np.zeros(4, "<i4"), [projection] * len(starts))
-        return ChunkBatch(ChunksInFlight(), "k", PIPELINE, subscription, "k", starts, starts, [10] * len(starts))
+        return ChunkSet(ChunksInFlight(), "k", PIPELINE, subscription, "k", starts, starts, [10] * len(starts))
 
 
 def new_coalescer() -> RangeCoalescer:
     return RangeCoalescer()
 
 
-def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkBatch:
-    batch = reader.wants(*starts)
-    coalescer.add(reader, reader.store, key, key, None, [batch])
-    return batch
+def add(coalescer: RangeCoalescer, reader: Caller, *starts: int, key: str = "k") -> ChunkSet:
+    chunk_set = reader.wants(*starts)
+    coalescer.add(reader, reader.store, key, key, None, [chunk_set])
+    return chunk_set
 
 
 async def test_neighbours_of_two_readers_are_one_request_of_the_first_one() -> None:
@@ -86,11 +86,11 @@ async def test_neighbours_of_two_readers_are_one_request_of_the_first_one() -> N
 
 async def test_each_chunk_finds_its_bytes_in_the_merged_response() -> None:
     coalescer, reader = new_coalescer(), Caller()
-    batch = add(coalescer, reader, 20, 35)
+    chunk_set = add(coalescer, reader, 20, 35)
     await asyncio.sleep(0)
-    (delivery,) = batch.deliveries
-    numbers = delivery.numbers_of(batch)
-    assert delivery.bounds(batch, numbers) == ([0, 15], [10, 25])
+    (delivery,) = chunk_set.deliveries
+    numbers = delivery.numbers_of(chunk_set)
+    assert delivery.bounds(chunk_set, numbers) == ([0, 15], [10, 25])
 
 
 async def test_other_objects_and_other_settings_have_requests_of_their_own() -> None:

@@ -15,7 +15,7 @@ import pytest
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine import in_flight
 from aiozarr.engine.decoder import BatchOutput, ChunkDecoder, kept_copy
-from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, ChunksInFlight, DecodeChunks, Subscription
+from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet, ChunksInFlight, DecodeChunks, Subscription
 from aiozarr.engine.worker_pool import complete_all, run_all
 from aiozarr.errors import CodecError
 from aiozarr.grid.axes import regular_axes
@@ -67,10 +67,10 @@ class Fetched:
 
 
 def work_of(subscription: Subscription, body: bytes | None, *others: Subscription) -> tuple[DecodeChunks, Any]:
-    batch = ChunkBatch(ChunksInFlight(), "key", PIPELINE, subscription, None)
+    chunk_set = ChunkSet(ChunksInFlight(), "key", PIPELINE, subscription, None)
     for other in others:
-        batch.join(other, 0)
-    delivery = ChunkDelivery(((batch, (0,)),), None)
+        chunk_set.join(other, 0)
+    delivery = ChunkDelivery(((chunk_set, (0,)),), None)
     request: Any = Fetched()
     delivery.request = request
     (work,) = delivery.works(request)
@@ -111,7 +111,7 @@ def test_a_reader_that_joins_while_a_worker_skips_the_chunk_has_it_decoded_then(
     gone, late = Reader(stopped=True), Reader()
     work, request = decoding_of(gone)
     run_all([work])
-    work.batch.join(late.subscription(), 0)
+    work.chunk_set.join(late.subscription(), 0)
     work.work_completed()
     (again,) = request.later
     run_all([again])
@@ -126,9 +126,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     decode: Callable[..., bool] = ChunkDecoder.decode_batch
 
-    def counted(self: ChunkDecoder, data: memoryview, starts: Sequence[int], batch: BatchOutput) -> bool:
+    def counted(self: ChunkDecoder, data: memoryview, starts: Sequence[int], chunk_set: BatchOutput) -> bool:
         counts.append(len(starts))
-        return decode(self, data, starts, batch)
+        return decode(self, data, starts, chunk_set)
 
     decode_shared: Callable[..., Any] = ChunkDecoder.decode_shared
 
@@ -160,7 +160,7 @@ def test_chunks_of_several_readers_are_decoded_together_and_unwanted_ones_are_no
     works = works_of(reader, numbered(16))
     works[4] = works_of(gone, numbered(16))[4]
     works[8] = works_of(another, numbered(16))[8]
-    works[12].batch.join(another.subscriptions()[12], 0)
+    works[12].chunk_set.join(another.subscriptions()[12], 0)
     run_all(works)
     complete_all(works)
     expected = np.arange(64)
@@ -178,7 +178,7 @@ def test_chunks_for_a_cache_are_decoded_together_and_own_their_memory(together: 
     works = works_of(reader, numbered(6))
     cache: Any = SimpleNamespace(add=lambda *_: None)
     for work in works:
-        work.batch.caches = [cache]
+        work.chunk_set.caches = [cache]
     run_all(works)
     assert together == [6]
     assert reader.out.tolist() == list(range(24))
@@ -202,7 +202,7 @@ async def test_a_chunk_that_finds_no_memory_in_a_cache_fails_alone(
     works = works_of(reader, numbered(3))
     cache: Any = SimpleNamespace(add=lambda *_: None)
     for work in works:
-        work.batch.caches = [cache]
+        work.chunk_set.caches = [cache]
     run_all(works)
     complete_all(works)
     assert [type(end) for end in reader.ends] == [type(None), MemoryError, type(None)]
@@ -216,7 +216,7 @@ def test_a_damaged_chunk_fails_for_its_readers_alone(together: list[int]) -> Non
     bodies[2] = b"short"
     works = works_of(reader, bodies)
     for work, subscription in zip(works, another.subscriptions(), strict=True):
-        work.batch.join(subscription, 0)
+        work.chunk_set.join(subscription, 0)
     run_all(works)
     complete_all(works)
     expected = [*range(8), *[-1] * 4, *range(12, 20)]
@@ -257,7 +257,7 @@ def test_the_bytes_are_given_back_after_the_last_late_reader() -> None:
     reader, late = Reader(), Reader()
     work, request = decoding_of(reader)
     run_all([work])
-    work.batch.join(late.subscription(), 0)
+    work.chunk_set.join(late.subscription(), 0)
     work.work_completed()
     assert request.released == 0
     (again,) = request.later

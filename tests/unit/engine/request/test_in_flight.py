@@ -14,8 +14,8 @@ import pytest
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.in_flight import (
     DEFAULT_OUTCOME_KEY,
-    ChunkBatch,
     ChunkDelivery,
+    ChunkSet,
     ChunksInFlight,
     InternedKey,
     Subscription,
@@ -70,7 +70,7 @@ class Reader:
     def chunks_completed(
         self, subscription: Subscription, count: int, nbytes: int, error: BaseException | None
     ) -> None:
-        assert subscription.batch is not None
+        assert subscription.chunk_set is not None
         self.ends += [error] * count
 
     def subscription(self, chunks: int = 1) -> Subscription:
@@ -79,14 +79,14 @@ class Reader:
         return Subscription(subscriber, np.zeros(4, "<i4"), [projection] * chunks)
 
 
-def batch_of(table: ChunksInFlight, subscription: Subscription | None = None, chunks: int = 1) -> ChunkBatch:
+def batch_of(table: ChunksInFlight, subscription: Subscription | None = None, chunks: int = 1) -> ChunkSet:
     subscription = subscription or Reader().subscription(chunks)
     places = ([5 * number for number in range(chunks)], [16 * number for number in range(chunks)], [16] * chunks)
-    return ChunkBatch(table, "object", PIPELINE, subscription, "object", *places)
+    return ChunkSet(table, "object", PIPELINE, subscription, "object", *places)
 
 
-def delivery_of(*batches: ChunkBatch) -> tuple[ChunkDelivery, Any]:
-    delivery = ChunkDelivery([(batch, range(len(batch.positions))) for batch in batches], 0)
+def delivery_of(*chunk_sets: ChunkSet) -> tuple[ChunkDelivery, Any]:
+    delivery = ChunkDelivery([(chunk_set, range(len(chunk_set.positions))) for chunk_set in chunk_sets], 0)
     request: Any = SimpleNamespace(cancelled=False, released=0, timing=None)
     delivery.request = request
     request.release = lambda: setattr(request, "released", request.released + 1)
@@ -95,14 +95,14 @@ def delivery_of(*batches: ChunkBatch) -> tuple[ChunkDelivery, Any]:
 
 def test_a_chunk_is_found_by_its_position_until_it_is_closed() -> None:
     table = ChunksInFlight()
-    batch = batch_of(table, chunks=3)
-    assert table.find("object", 10) == (batch, 2)
+    chunk_set = batch_of(table, chunks=3)
+    assert table.find("object", 10) == (chunk_set, 2)
     assert table.find("object", 1) is None
-    assert batch.close([2])
+    assert chunk_set.close([2])
     assert table.find("object", 10) is None
-    assert table.find("object", 5) == (batch, 1)
-    assert batch.close([0, 1])
-    assert not batch.close([0])
+    assert table.find("object", 5) == (chunk_set, 1)
+    assert chunk_set.close([0, 1])
+    assert not chunk_set.close([0])
     assert not table
 
 
@@ -115,20 +115,20 @@ def test_closing_a_chunk_leaves_its_successor_to_readers() -> None:
 
 def test_a_changed_object_is_not_joined_and_not_cached() -> None:
     table = ChunksInFlight()
-    batch = batch_of(table)
+    chunk_set = batch_of(table)
     cache: Any = object()
-    batch.caches = (cache,)
-    batch.invalidate()
-    assert (batch.caches, batch.close([0]), dict(table)) == ((), False, {})
+    chunk_set.caches = (cache,)
+    chunk_set.invalidate()
+    assert (chunk_set.caches, chunk_set.close([0]), dict(table)) == ((), False, {})
 
 
 def test_an_error_reaches_every_reader_once() -> None:
     readers = [Reader() for _ in range(3)]
     table = ChunksInFlight()
-    batch = batch_of(table, readers[0].subscription(chunks=2), chunks=2)
+    chunk_set = batch_of(table, readers[0].subscription(chunks=2), chunks=2)
     for reader in readers[1:]:
-        batch.join(reader.subscription(), 1)
-    delivery, request = delivery_of(batch)
+        chunk_set.join(reader.subscription(), 1)
+    delivery, request = delivery_of(chunk_set)
     error = StoreError("refused")
     delivery.response_completed(request, error)
     assert [reader.ends for reader in readers] == [[error] * 2, [error], [error]]
@@ -138,22 +138,22 @@ def test_an_error_reaches_every_reader_once() -> None:
 def test_a_chunk_that_another_reader_has_joined_stays_when_the_first_one_leaves() -> None:
     first, second = Reader(), Reader()
     mine, theirs = first.subscription(chunks=3), second.subscription()
-    batch = batch_of(ChunksInFlight(), mine, chunks=3)
-    batch.join(theirs, 1)
-    delivery, request = delivery_of(batch)
-    batch.leave(mine)
+    chunk_set = batch_of(ChunksInFlight(), mine, chunks=3)
+    chunk_set.join(theirs, 1)
+    delivery, request = delivery_of(chunk_set)
+    chunk_set.leave(mine)
     assert (mine.left, theirs.left, request.cancelled) == (0, 1, False)
-    assert batch.wanted(range(3)) == [1]
+    assert chunk_set.wanted(range(3)) == [1]
     assert delivery.next_owner() is second.operation
     assert [list(work.numbers) for work in delivery.works(request)] == [[1]]
 
 
 def test_a_reader_waits_for_the_worker_that_has_its_chunks() -> None:
     mine = Reader().subscription(chunks=3)
-    batch = batch_of(ChunksInFlight(), mine, chunks=3)
-    delivery, request = delivery_of(batch)
+    chunk_set = batch_of(ChunksInFlight(), mine, chunks=3)
+    delivery, request = delivery_of(chunk_set)
     delivery.works(request)
-    batch.leave(mine)
+    chunk_set.leave(mine)
     assert mine.left == 3
 
 
@@ -161,8 +161,8 @@ def test_a_reader_waits_for_the_worker_that_has_its_chunks() -> None:
 def test_a_batch_that_all_readers_leave_before_its_requests_are_made_cannot_be_joined(leaves_first: bool) -> None:
     table = ChunksInFlight()
     mine, theirs = Reader().subscription(chunks=3), Reader().subscription()
-    batch = batch_of(table, mine, chunks=3)
-    batch.join(theirs, 1)
+    chunk_set = batch_of(table, mine, chunks=3)
+    chunk_set.join(theirs, 1)
     for subscription in (mine, theirs) if leaves_first else (theirs, mine):
-        batch.leave(subscription)
+        chunk_set.leave(subscription)
     assert (mine.left, theirs.left, dict(table)) == (0, 0, {})

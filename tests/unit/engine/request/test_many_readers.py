@@ -46,7 +46,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> list[CodecPipeline]:
     decoded = ChunkDelivery.decoded
 
     def counted(self: ChunkDelivery, work: DecodeChunks) -> None:
-        seen.extend([work.batch.pipeline] * len(work.numbers))
+        seen.extend([work.chunk_set.pipeline] * len(work.numbers))
         decoded(self, work)
 
     monkeypatch.setattr(ChunkDelivery, "decoded", counted)

@@ -12,7 +12,7 @@ import pytest
 
 from aiozarr.engine import Engine
 from aiozarr.engine.decoder import MAX_BATCH_CHUNKS, BatchOutput, ChunkDecoder
-from aiozarr.engine.in_flight import ChunkBatch, ChunkDelivery, DecodeChunks
+from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet, DecodeChunks
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError, ThrottledError
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.model import Range
@@ -302,8 +302,8 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
             looked[0] += 1
             return super().__getitem__(index)
 
-    def watched(self: ChunkDelivery, batch: ChunkBatch, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
-        starts, stops = bounds(self, batch, numbers)
+    def watched(self: ChunkDelivery, chunk_set: ChunkSet, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+        starts, stops = bounds(self, chunk_set, numbers)
         return Watched(starts), Watched(stops)
 
     window_of_chunk = ChunkProjection.whole_window
@@ -313,9 +313,9 @@ def test_the_work_for_many_small_chunks_grows_with_their_number(
         looked[0] += 1
         return window_of_chunk(self, out, shape)
 
-    def counted(self: ChunkDecoder, data: memoryview, starts: Sequence[int], batch: BatchOutput) -> bool:
+    def counted(self: ChunkDecoder, data: memoryview, starts: Sequence[int], chunk_set: BatchOutput) -> bool:
         decoded.append(len(starts))
-        return decode(self, data, starts, batch)
+        return decode(self, data, starts, chunk_set)
 
     async def scenario() -> None:
         # Three chunks side by side, each contiguous in the array by itself.
