@@ -19,7 +19,7 @@ from aiozarr.engine.blocking_read import BlockingRead
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import ObjectRequest
 from aiozarr.engine.in_flight import ChunkSet, Subscriber, Subscription
-from aiozarr.engine.read import BlockQueue, Read
+from aiozarr.engine.read import Read, StreamBlocks
 from aiozarr.engine.read_operation import ReadOperation
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import ChangedError, ChecksumError, CodecError, StoreError
@@ -262,7 +262,7 @@ class BlockStream:
     def __init__(
         self, state: EngineState, read: Read, *, settings: Settings, prefetch: int | None, report: Report | None
     ) -> None:
-        queue = self._queue = BlockQueue(settings, prefetch)
+        queue = self._queue = StreamBlocks(settings, prefetch)
         self._operation = ReadOperation(state, [read], read_steps, settings=settings, report=report, blocks=queue)
         self._task: asyncio.Task[None] | None = None
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.codec import array_over, byte_view
+from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
 from aiozarr.memory import thread_memory
@@ -36,9 +37,6 @@ MAX_BOXES = 16
 
 MAX_BLOCK_BYTES = 64 << 20
 """Larger chunks are decoded to new memory, because threads keep their block as long as the process lives."""
-
-BATCH_BYTES = 1 << 20
-"""Decoded bytes of a batch. They stay in a core's cache until they are copied to the output."""
 
 MAX_CHUNK_BYTES = 128 << 10
 """Larger chunks are decoded one by one, because one call per chunk is then cheap."""

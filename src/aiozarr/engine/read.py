@@ -79,7 +79,7 @@ class Read:
         return project(self.layout.axes, self.maps, self.fields) if self.listed is None else self.listed
 
 
-class BlockQueue:
+class StreamBlocks:
     """Makes a new array for each stored object, and has the read pause while too many wait for the consumer."""
 
     def __init__(self, settings: Settings, prefetch: int | None) -> None:

@@ -21,7 +21,7 @@ from aiozarr.engine.in_flight import (
 )
 from aiozarr.engine.operation import MAX_PENDING_LOCATED, Operation, OriginRequests
 from aiozarr.engine.prefault import MIN_OUTPUT_BYTES, OutputPrefaulter, head_extent
-from aiozarr.engine.read import BlockQueue, Read
+from aiozarr.engine.read import Read, StreamBlocks
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
@@ -72,7 +72,7 @@ class ReadOperation(Operation):
         settings: Settings,
         report: Report | None,
         progress: Callable[[Progress], None] | None = None,
-        blocks: BlockQueue | None = None,
+        blocks: StreamBlocks | None = None,
     ) -> None:
         super().__init__(
             state.pool,

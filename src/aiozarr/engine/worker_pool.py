@@ -73,7 +73,7 @@ class FairQueue(Generic[T]):
 
 
 BATCH_BYTES = 1 << 20
-"""Decoded bytes of a batch of work items, which goes to a thread as one."""
+"""Decoded bytes of a batch, of work items or of small chunks. They stay in a core's cache until they are copied."""
 
 MIN_BATCH_BYTES = 64 << 10
 """No batch is split below this size to occupy idle threads."""
@@ -158,7 +158,7 @@ class WorkerPool(ABC):
         self.threads = max(self.threads, threads)
 
     @abstractmethod
-    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+    def submit(self, work: WorkItem, fairness_key: Hashable = None) -> None:
         """Submit one item. The items of one turn of the loop form batches.
 
         Queues are served in turn: a long operation has a queue of its own, all short operations share one.
@@ -225,13 +225,13 @@ class ThreadPool(WorkerPool):
         self._ready: dict[Hashable, list[WorkItem]] = {}
         self._started: list[threading.Thread] = []
 
-    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+    def submit(self, work: WorkItem, fairness_key: Hashable = None) -> None:
         if not self._ready:
             # Responses arrive in bursts: the items of the rest of this turn join the batch.
             self._loop.call_soon(self.flush)
-        ready = self._ready.get(queue_key)
+        ready = self._ready.get(fairness_key)
         if ready is None:
-            self._ready[queue_key] = [work]
+            self._ready[fairness_key] = [work]
         else:
             ready.append(work)
 
@@ -248,10 +248,10 @@ class ThreadPool(WorkerPool):
     def is_idle(self) -> bool:
         return bool(self._started) and not self._busy and self._queue.is_empty
 
-    def _put(self, batch: Sequence[WorkItem], queue_key: Hashable) -> None:
+    def _put(self, batch: Sequence[WorkItem], fairness_key: Hashable) -> None:
         if len(self._started) < self.threads:
             self._start()
-        self._queue.put((batch, self._loop), queue_key)
+        self._queue.put((batch, self._loop), fairness_key)
 
     def close(self) -> None:
         for _ in self._started:
@@ -267,9 +267,9 @@ class ThreadPool(WorkerPool):
                 run_all(works)
                 complete_all(works)
                 return
-        for queue_key, works in ready.items():
+        for fairness_key, works in ready.items():
             for batch in cut_batches(works, self.threads):
-                self._put(batch, queue_key)
+                self._put(batch, fairness_key)
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._serve, name=f"aiozarr-worker-{len(self._started)}", daemon=True)
@@ -300,7 +300,7 @@ class InlinePool(WorkerPool):
     def __init__(self) -> None:
         self.threads = 1
 
-    def submit(self, work: WorkItem, queue_key: Hashable = None) -> None:
+    def submit(self, work: WorkItem, fairness_key: Hashable = None) -> None:
         self.submit_batch([work])
 
     def submit_batch(self, batch: Sequence[WorkItem]) -> None:

@@ -21,7 +21,7 @@ class HandPool(WorkerPool):
     def __init__(self) -> None:
         self.batches: list[Sequence[WorkItem]] = []
 
-    def submit(self, work: WorkItem, queue_key: object = None) -> None:
+    def submit(self, work: WorkItem, fairness_key: object = None) -> None:
         self.submit_batch([work])
 
     def submit_batch(self, batch: Sequence[WorkItem]) -> None:
