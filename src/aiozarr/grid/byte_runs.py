@@ -214,7 +214,8 @@ def adjacent_window(
     start, side = places[dimension].start, shape[dimension]
     places[dimension] = slice(start, start + count * side)
     split = (*shape[:dimension], count, *shape[dimension:])
-    return out[tuple(places)].reshape(split).transpose(_to_front(dimension, len(split)))
+    order = (dimension, *range(dimension), *range(dimension + 1, len(split)))
+    return out[tuple(places)].reshape(split).transpose(order)
 
 
 def _count_adjacent(selections: Sequence[ChunkSelection], at: int, stop: int) -> tuple[int, int]:
@@ -256,7 +257,3 @@ def _differing(one: ChunkSelection, other: ChunkSelection) -> int | None:
         return None
     found = [dimension for dimension, (mine, its) in enumerate(zip(one, other, strict=True)) if mine is not its]
     return found[0] if len(found) == 1 else None
-
-
-def _to_front(dimension: int, count: int) -> tuple[int, ...]:
-    return (dimension, *range(dimension), *range(dimension + 1, count))
