@@ -201,15 +201,18 @@ class View(UnreadValues):
                 return found
         await self._check_size()
         target = self._output(out)
-        if self._transform.size:
+        if 0 not in self._transform.shape:
             read, filled = self._reading(target, new=out is None)
+            report = current_recorder()
+            fill = partial(Engine.read, reads=(read,), settings=self._settings, report=report)
             if progress is None:
-                await self._fill(read)
+                await self._run(fill)
             else:
                 from aiozarr.common.progress import shown_progress
 
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
-                    await self._fill(read, bind_callback(shown))
+                    callback = bind_callback(shown)
+                    await self._run(partial(fill, progress=callback), callback)
             if filled is not target:
                 # Elements that index arrays repeat were read once, and are copied to their repetitions here. So are
                 # values to an `out` of the other byte order.
@@ -399,12 +402,6 @@ class View(UnreadValues):
         )
         return read, target
 
-    def _fill(self, read: Read, callback: Callback[Progress] | None = None) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that fills the output of `read`."""
-        report = current_recorder()
-        call = partial(Engine.read, reads=(read,), settings=self._settings, progress=callback, report=report)
-        return self._run(call, callback)
-
     def _copy(self, source: AnyArray, target: AnyArray) -> Coroutine[Any, Any, None]:
         """Return the coroutine in which a worker copies `source` to `target`."""
         return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
@@ -445,7 +442,7 @@ class View(UnreadValues):
     def _touched(self) -> tuple[Any, ...]:
         """Return the maps; empty ones if a new axis is empty, which the maps do not contain."""
         maps = self._transform.maps
-        return maps if self._transform.size else tuple([Strided(0, 1, 0)] * len(maps))
+        return tuple([Strided(0, 1, 0)] * len(maps)) if 0 in self._transform.shape else maps
 
     async def _shape_only_read(self) -> Read:
         """Return a read without memory, for callers that use only its shapes."""
