@@ -200,7 +200,7 @@ class View(UnreadValues):
             if found is not None:
                 return found
         await self._check_size()
-        target = self._output(out)
+        target = new_array(self._transform, self.dtype) if out is None else self._checked_output(out)
         if 0 not in self._transform.shape:
             read, filled = self._reading(target, new=out is None)
             report = current_recorder()
@@ -369,10 +369,8 @@ class View(UnreadValues):
         else:
             check_size(layout, touched, settings)
 
-    def _output(self, out: AnyArray | None) -> AnyArray:
-        """Return `out` after checking it, or a new array."""
-        if out is None:
-            return new_array(self._transform, self.dtype)
+    def _checked_output(self, out: AnyArray) -> AnyArray:
+        """Return `out` as an array of numpy if a read can fill it."""
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a numpy array, not {type(out).__name__}")
         if out.shape != self.shape or not _is_same_type(out.dtype, self.dtype):
@@ -387,7 +385,7 @@ class View(UnreadValues):
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
         """Return the read of the view, and the array that it fills: `target`, or one to be copied to it.
 
-        `new`: whether `target` is a new array, made by `_output`.
+        `new`: whether `target` was made by `new_array`.
         """
         transform = self._transform
         core = None if transform.repeats or target.dtype != self.dtype else core_array(transform, target)
@@ -420,7 +418,7 @@ class View(UnreadValues):
     def _small_read(self, out: AnyArray | None) -> tuple[Read, Callable[[], AnyArray]]:
         """Return a read, and a function that returns its elements when it is done."""
         check_size(self._layout, self._touched(), self._settings)
-        target = self._output(out)
+        target = new_array(self._transform, self.dtype) if out is None else self._checked_output(out)
         read, filled = self._reading(target, new=out is None)
 
         def finish() -> AnyArray:
