@@ -364,7 +364,9 @@ class View(UnreadValues):
     async def _check_size(self) -> None:
         """Raise `LimitError` if the view touches too many chunks."""
         layout, touched, settings = self._layout, self._touched(), self._settings
-        if is_expensive(touched) and not fits_upper_bound(layout, touched, settings):
+        if fits_upper_bound(layout, touched, settings):
+            return
+        if is_expensive(touched):
             await self._run(lambda engine: engine.run_in_worker(lambda: check_size(layout, touched, settings)))
         else:
             check_size(layout, touched, settings)
