@@ -80,12 +80,12 @@ def empty(shape: int | Sequence[int], dtype: Any) -> NDArray[Any]:
     import numpy as np
 
     dtype = np.dtype(dtype)
-    if dtype.hasobject or dtype.subdtype is not None:
+    nbytes = int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize
+    if nbytes < LARGE or dtype.hasobject or dtype.subdtype is not None:
         return np.empty(shape, dtype)
-    block = _very_large(int(prod(shape) if isinstance(shape, Sequence) else shape) * dtype.itemsize)
+    block = _very_large(nbytes)
     array = np.empty(shape, dtype) if block is None else np.ndarray(shape, dtype, np.frombuffer(block, np.uint8))
-    if array.nbytes >= LARGE:
-        _use_small_pages(array.ctypes.data, array.nbytes)
+    _use_small_pages(array.ctypes.data, nbytes)
     return array
 
 

@@ -212,7 +212,9 @@ class BytesCodec(FieldsCodec, ArrayBytesCodec):
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
         storage = storage_type(spec.dtype, self.endian)
-        _check_size(data, spec.size * storage.stored.itemsize)
+        size, expected = memoryview(data).nbytes, spec.size * storage.stored.itemsize
+        if size != expected:
+            raise CodecError(f"chunk has {size} bytes, expected {expected}", codec=self.name)
         if storage.is_memory:
             return array_over(data, spec.shape, spec.dtype)
         return _load(array_over(data, spec.shape, storage.stored), storage, spec, out)
@@ -236,9 +238,3 @@ def _load(raw: AnyArray, storage: StorageType, spec: ArraySpec, out: AnyArray | 
     if storage.has_text and not holds_valid_text(result):
         raise CodecError("the text has code points that Unicode does not have", codec=BytesCodec.name)
     return result
-
-
-def _check_size(data: Buffer, expected: int) -> None:
-    size = memoryview(data).nbytes
-    if size != expected:
-        raise CodecError(f"chunk has {size} bytes, expected {expected}", codec=BytesCodec.name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_view
 from aiozarr.errors import CodecError
-from aiozarr.model import ByteRange, Range, Suffix
+from aiozarr.model import ByteRange, Range
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -108,6 +107,9 @@ class ShardLayout:
         inner: the codecs of an inner chunk.
         index: the codecs of the index, for a uint64 array of the grid's shape and two.
         index_location: the end of the shard that holds the index.
+        index_nbytes: number of bytes of the encoded index.
+        index_range: the byte range of the encoded index in a shard.
+        count: number of inner chunks, empty ones included.
     """
 
     shard_shape: tuple[int, ...]
@@ -116,21 +118,9 @@ class ShardLayout:
     inner: CodecPipeline
     index: CodecPipeline
     index_location: Literal["start", "end"]
-
-    @property
-    def count(self) -> int:
-        """Number of inner chunks, empty ones included."""
-        return prod(self.grid_shape)
-
-    @property
-    def index_nbytes(self) -> int:
-        """Number of bytes of the encoded index."""
-        return self.index.max_encoded_size
-
-    @property
-    def index_range(self) -> ByteRange:
-        """The byte range of the encoded index in a shard."""
-        return Range(0, self.index_nbytes) if self.index_location == "start" else Suffix(self.index_nbytes)
+    index_nbytes: int
+    index_range: ByteRange
+    count: int
 
     @property
     def max_encoded_size(self) -> int:
@@ -155,8 +145,14 @@ class ShardLayout:
         if length != self.index_nbytes or (object_size is not None and object_size < length):
             size = length if object_size is None else object_size
             raise CodecError(f"a shard of {size} bytes is shorter than its index of {self.index_nbytes}", codec=NAME)
-        entries = self.index.decode(data).reshape(-1, 2)
-        return check_entries(entries, self._bounds(object_size), strict=strict)
+        at_start = self.index_location == "start"
+        if object_size is None:
+            stop = _MAX_SIZE
+        else:
+            stop = object_size if at_start else object_size - self.index_nbytes
+        most = min(self.inner.max_encoded_size, _MAX_SIZE)
+        bounds = Bounds(self.index_nbytes if at_start else 0, stop, most, object_size)
+        return check_entries(self.index.decode(data).reshape(-1, 2), bounds, strict=strict)
 
     def assemble(self, parts: Mapping[int, Buffer]) -> Buffer:
         """Return a whole shard of the encoded inner chunks in `parts`, by linear index. The others are empty."""
@@ -171,15 +167,6 @@ class ShardLayout:
         index = self.index.encode(entries.reshape(self.index.spec.shape))
         chunks = [parts[i] for i in order]
         return b"".join([index, *chunks] if self.index_location == "start" else [*chunks, index])
-
-    def _bounds(self, object_size: int | None) -> Bounds:
-        at_start = self.index_location == "start"
-        if object_size is None:
-            stop = _MAX_SIZE
-        else:
-            stop = object_size if at_start else object_size - self.index_nbytes
-        most = min(self.inner.max_encoded_size, _MAX_SIZE)
-        return Bounds(self.index_nbytes if at_start else 0, stop, most, object_size)
 
 
 class ShardedArrayBytesCodec(ArrayBytesCodec):
@@ -271,18 +258,13 @@ def check_entries(entries: NDArray[np.uint64], bounds: Bounds, *, strict: bool) 
     if bounds.shard_nbytes is not None:
         exact = len(sizes) * (bounds.most + 1) < 2**64
         total = int(sizes.sum() if exact else sizes.sum(dtype=np.float64)) - int(np.count_nonzero(~empty))
-        _check_amplification(total, bounds.shard_nbytes)
+        if total > MAX_AMPLIFICATION * bounds.shard_nbytes:
+            shard = f"a shard of {bounds.shard_nbytes} bytes"
+            raise CodecError(f"the inner chunks of {shard} overlap: together they have {total}", codec=NAME)
     if strict:
         _check_overlap(offsets, lengths)
     offsets.flags.writeable = lengths.flags.writeable = False
     return ShardIndex(offsets, lengths)
-
-
-def _check_amplification(total: int, shard_nbytes: int) -> None:
-    if total > MAX_AMPLIFICATION * shard_nbytes:
-        raise CodecError(
-            f"the inner chunks of a shard of {shard_nbytes} bytes overlap: together they have {total}", codec=NAME
-        )
 
 
 def _check_overlap(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:

@@ -67,5 +67,4 @@ class Crc32cCodec(UnconfiguredCodec, ChecksumCodec):
 
     name = "crc32c"
 
-    def _checksum(self, content: Buffer) -> int:
-        return crc32c(content)
+    _checksum = staticmethod(crc32c)

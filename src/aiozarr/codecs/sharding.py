@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from typing import Literal, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from aiozarr.codecs.chunk_layouts import EMPTY, NAME, ShardedArrayBytesCodec, Sh
 from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, Region, view_region
 from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.registry import check_members, integers, invalid, one_of, register, required
-from aiozarr.model import resolve_range
+from aiozarr.model import Range, Suffix, resolve_range
 
 _MAX_EDGE = 2**63 - 1
 
@@ -86,6 +87,7 @@ class ShardingCodec(ShardedArrayBytesCodec):
         index = CodecPipeline(self.index_chain, index_spec, member="configuration.index_codecs")
         if index.encoded_size is None:
             raise invalid("index_codecs", "their encoded size varies; an index needs a fixed one")
+        index_nbytes = index.max_encoded_size
         return ShardLayout(
             shard_shape=spec.shape,
             inner_shape=self.chunk_shape,
@@ -93,6 +95,9 @@ class ShardingCodec(ShardedArrayBytesCodec):
             inner=CodecPipeline(self.chain, inner_spec, member="configuration.codecs"),
             index=index,
             index_location=self.index_location,
+            index_nbytes=index_nbytes,
+            index_range=Range(0, index_nbytes) if self.index_location == "start" else Suffix(index_nbytes),
+            count=prod(grid_shape),
         )
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:

@@ -14,9 +14,9 @@ from aiozarr.memory import empty
 
 def new_array(transform: IndexTransform, dtype: np.dtype[Any]) -> AnyArray:
     """Return an uninitialised array of the shape of the view that `core_array` can view without a copy."""
-    order = _grouped_order(transform)
-    if order == sorted(order):
+    if not _has_groups(transform):
         return empty(transform.shape, dtype)
+    order = _grouped_order(transform)
     grouped = empty([transform.shape[axis] for axis in order], dtype)
     return grouped.transpose(np.argsort(order))
 
@@ -33,7 +33,7 @@ def core_array(transform: IndexTransform, array: AnyArray, *, may_copy: bool = F
         copy, or None without `may_copy`.
     """
     if not _has_groups(transform):
-        return transform.without_new_axes(array)
+        return transform.without_new_axes(array) if None in transform.axes else array
     order = _grouped_order(transform)
     grouped = array.transpose(order)
     lengths: dict[int, list[int]] = {}

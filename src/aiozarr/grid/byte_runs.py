@@ -214,7 +214,8 @@ def adjacent_window(
     start, side = places[dimension].start, shape[dimension]
     places[dimension] = slice(start, start + count * side)
     split = (*shape[:dimension], count, *shape[dimension:])
-    return out[tuple(places)].reshape(split).transpose(_to_front(dimension, len(split)))
+    order = (dimension, *range(dimension), *range(dimension + 1, len(split)))
+    return out[tuple(places)].reshape(split).transpose(order)
 
 
 def _count_adjacent(selections: Sequence[ChunkSelection], at: int, stop: int) -> tuple[int, int]:
@@ -228,9 +229,13 @@ def _count_adjacent(selections: Sequence[ChunkSelection], at: int, stop: int) ->
     if stop - at < MIN_ADJACENT_CHUNKS or type(first) is not ChunkProjection:
         return 0, 0
     # One comparison excludes most chunks that are not adjacent, such as inner chunks in Morton order.
-    dimension = _differing(first, selections[at + MIN_ADJACENT_CHUNKS - 1])
-    if dimension is None:
+    later = selections[at + MIN_ADJACENT_CHUNKS - 1]
+    if type(later) is not ChunkProjection:
         return 0, 0
+    differing = [number for number, (mine, its) in enumerate(zip(first, later, strict=True)) if mine is not its]
+    if len(differing) != 1:
+        return 0, 0
+    dimension = differing[0]
     shared = len(first) - 1
     begin = first[dimension]
     taken = end = begin.taken
@@ -248,15 +253,3 @@ def _count_adjacent(selections: Sequence[ChunkSelection], at: int, stop: int) ->
         end += taken
         count += 1
     return (count, dimension) if count >= MIN_ADJACENT_CHUNKS else (0, 0)
-
-
-def _differing(one: ChunkSelection, other: ChunkSelection) -> int | None:
-    """Return the only dimension in which two selections differ, or None if several differ."""
-    if type(one) is not ChunkProjection or type(other) is not ChunkProjection:
-        return None
-    found = [dimension for dimension, (mine, its) in enumerate(zip(one, other, strict=True)) if mine is not its]
-    return found[0] if len(found) == 1 else None
-
-
-def _to_front(dimension: int, count: int) -> tuple[int, ...]:
-    return (dimension, *range(dimension), *range(dimension + 1, count))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, product
 from math import prod
@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Index, RegularAxis
 from aiozarr.grid.transform import Strided
 
@@ -128,6 +127,8 @@ class ChunkProjection(tuple[AxisSelection, ...]):
 
     __slots__ = ()
 
+    point_count = 0  # index arrays make other selections
+
     @property
     def coords(self) -> tuple[int, ...]:
         """Index of the chunk in the grid."""
@@ -147,11 +148,6 @@ class ChunkProjection(tuple[AxisSelection, ...]):
     def extents(self) -> tuple[int, ...]:
         """Number of elements of the chunk inside the array, per dimension."""
         return tuple([each.extent for each in self])
-
-    @property
-    def point_count(self) -> int:
-        """Number of points of index arrays: 0."""
-        return 0
 
     @property
     def is_complete(self) -> bool:
@@ -235,6 +231,7 @@ class Projection:
         self._maps = tuple(maps)
         self._offsets = tuple(offsets) if offsets is not None else (0,) * len(self._maps)
         self.counts = tuple([axis.count(m) for axis, m in zip(self._axes, self._maps, strict=True)])
+        self._cached: list[Sequence[AxisSelection] | None] = [None] * len(self._maps)
 
     def __len__(self) -> int:
         return prod(self.counts)
@@ -246,42 +243,37 @@ class Projection:
         generated = max(
             [dimension for dimension, count in enumerate(self.counts, 1) if count > MAX_CACHED_SELECTIONS], default=0
         )
+        rest = [self._along(dimension) for dimension in range(generated, len(self.counts))]
         if not generated:
-            return map(ChunkProjection, product(*self._cached_dimensions))
-        rest = [list(self._along(dimension)) for dimension in range(generated, len(self.counts))]
+            return map(ChunkProjection, product(*rest))
         heads = self._leading(generated)
         if not rest:
             return map(ChunkProjection, heads)
         return map(ChunkProjection, chain.from_iterable(_joined(head, rest) for head in heads))
 
-    def chunks_by_dimension(self) -> list[list[int]]:
-        """Return the indices of the touched chunks along each dimension. The projection is their ordered product."""
-        if max(self.counts, default=0) <= MAX_CACHED_SELECTIONS:
-            return [[each.chunk for each in dimension] for dimension in self._cached_dimensions]
-        return [[each.chunk for each in self._along(dimension)] for dimension in range(len(self.counts))]
-
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, ChunkProjection]]:
         """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
         offsets = [
-            [chunk * stride for chunk in chunks]
-            for chunks, stride in zip(self.chunks_by_dimension(), strides_of(grid_shape), strict=True)
+            [each.chunk * stride for each in self._along(dimension)]
+            for dimension, stride in enumerate(strides_of(grid_shape))
         ]
         return zip(map(sum, product(*offsets)), self, strict=True)
 
-    @fork_safe_cached_property
-    def _cached_dimensions(self) -> list[Sequence[AxisSelection]]:
-        return [self._shared_along(dimension) for dimension in range(len(self.counts))]
-
-    def _shared_along(self, dimension: int) -> Sequence[AxisSelection]:
-        """Return the selections along one dimension. Windows of a service, or shards of a read, often have the same."""
-        axis, selected = self._axes[dimension], self._maps[dimension]
-        is_short = self.counts[dimension] <= MAX_SHARED_SELECTIONS
-        if is_short and isinstance(axis, RegularAxis) and isinstance(selected, Strided):
-            return _split_strided(*axis, selected.start, selected.step, selected.count, self._offsets[dimension])
-        return list(self._along(dimension))
-
-    def _along(self, dimension: int) -> Iterator[AxisSelection]:
-        return self._axes[dimension].split(self._maps[dimension], self._offsets[dimension])
+    def _along(self, dimension: int) -> Iterable[AxisSelection]:
+        """Return the selections along one dimension: made once if they are few, else generated at each pass."""
+        axis, selected, offset = self._axes[dimension], self._maps[dimension], self._offsets[dimension]
+        if self.counts[dimension] > MAX_CACHED_SELECTIONS:
+            return axis.split(selected, offset)
+        selections = self._cached[dimension]
+        if selections is None:
+            is_short = self.counts[dimension] <= MAX_SHARED_SELECTIONS
+            if is_short and isinstance(axis, RegularAxis) and isinstance(selected, Strided):
+                # Windows of a service, or shards of a read, often have the same.
+                selections = _split_strided(*axis, selected.start, selected.step, selected.count, offset)
+            else:
+                selections = list(axis.split(selected, offset))
+            self._cached[dimension] = selections
+        return selections
 
     def _leading(self, ndim: int) -> Iterator[tuple[AxisSelection, ...]]:
         """Yield the selections of the first `ndim` dimensions in C order, in constant memory."""
@@ -299,7 +291,7 @@ def _split_strided(
 
 
 def _joined(
-    head: tuple[AxisSelection, ...], rest: Sequence[Sequence[AxisSelection]]
+    head: tuple[AxisSelection, ...], rest: Sequence[Iterable[AxisSelection]]
 ) -> Iterator[tuple[AxisSelection, ...]]:
     return product(*[(each,) for each in head], *rest)
 

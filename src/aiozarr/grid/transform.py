@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from operator import index as as_index
-from types import EllipsisType
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+from types import EllipsisType, NoneType
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,17 @@ from aiozarr.errors import SelectionError
 BasicIndex: TypeAlias = SupportsIndex | slice | EllipsisType | None
 BasicSelection: TypeAlias = BasicIndex | tuple[BasicIndex, ...]
 
+_BASIC_TYPES = frozenset({int, slice, EllipsisType, NoneType})
+
 # The maximum of numpy: a view of more axes could never be read.
 MAX_VIEW_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+
+
+def is_basic(selection: object) -> TypeGuard[BasicSelection]:
+    """Return whether a selection consists of integers, slices, `...` and None, without names or items to convert."""
+    if type(selection) is tuple:
+        return _BASIC_TYPES.issuperset(map(type, selection))
+    return type(selection) in _BASIC_TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +200,6 @@ class IndexTransform:
 
     def without_new_axes(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a view of `array`, of the shape of the view, without its new axes. `size` must not be 0."""
-        if None not in self.axes:
-            return array
         # The trailing `...` keeps a result without axes an array, not a scalar.
         return array[(*(0 if along is None else slice(None) for along in self.axes), ...)]
 

@@ -63,6 +63,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def __init__(self, store: Store, path: str, metadata: ArrayMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
+        self._prefix = key_prefix(path)
         self._layout = self._resolve(metadata)
         # The changes so far when the stored document was compared with `metadata`; None: it was not.
         self._erasures_seen = erasures.count
@@ -489,7 +490,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         except MetadataError as error:
             error.node = error.node or self.url
             raise
-        return wrap_store(self._store, key_prefix(self._path), (*reversed(self._runtime_transformers), *named))
+        return wrap_store(self._store, self._prefix, (*reversed(self._runtime_transformers), *named))
 
     def _check_axis(self, ndim: int, axis: int) -> int:
         if not -self.ndim <= axis < self.ndim:

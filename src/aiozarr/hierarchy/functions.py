@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.engine import run
 from aiozarr.engine.open_store import Target
+from aiozarr.grid.axis_layout import new_array
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.changes import erasures
 from aiozarr.hierarchy.group import Group, make_group
@@ -180,7 +181,7 @@ async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
         if view._array._erasures_seen != erasures.count:
             await view._array._check_before_read()
         await view._check_size()
-    targets = [view._output(None) for view in requested]
+    targets = [new_array(view._transform, view.dtype) for view in requested]
     pairs = [(view, target) for view, target in zip(requested, targets, strict=True) if view.size]
     planned = [(target, *view._reading(target, new=True)) for view, target in pairs]
     if planned:

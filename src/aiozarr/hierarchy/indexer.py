@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import EllipsisType, NoneType
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -85,16 +85,6 @@ def block_regions(grid: ChunkGrid) -> Iterator[tuple[slice, ...]]:
                 yield (region, *rest)
 
     return along(0)
-
-
-_BASIC_TYPES = frozenset({int, slice, EllipsisType, NoneType})
-
-
-def is_basic(selection: object) -> bool:
-    """Return whether a selection consists of integers, slices, `...` and None, without names or items to convert."""
-    if type(selection) is tuple:
-        return _BASIC_TYPES.issuperset(map(type, selection))
-    return type(selection) in _BASIC_TYPES
 
 
 def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -28,16 +29,15 @@ from aiozarr.errors import SelectionError
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT, is_expensive
 from aiozarr.grid.projection import CoreRegion
-from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided
+from aiozarr.grid.transform import BasicSelection, IndexTransform, Strided, is_basic
 from aiozarr.hierarchy.changes import erasures
-from aiozarr.hierarchy.indexer import Indexer, is_basic, length_of, select_as_numpy, split_fields
+from aiozarr.hierarchy.indexer import Indexer, length_of, select_as_numpy, split_fields
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
-from aiozarr.metadata.format_rules import key_prefix
 from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.operations import has_observers, observed, observed_stream
-from aiozarr.settings import Settings
+from aiozarr.stores import BlockingStore
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -65,7 +65,7 @@ class View(UnreadValues):
     resize has erased read as the fill value.
     """
 
-    __slots__ = ("_array", "_fields", "_layout", "_scalar", "_transform")
+    __slots__ = ("_array", "_fields", "_layout", "_scalar", "_settings", "_transform")
 
     if TYPE_CHECKING:
         __iter__ = None
@@ -82,6 +82,7 @@ class View(UnreadValues):
         fields: Fields | None = None,
     ) -> None:
         self._array = array
+        self._settings = array._options.settings
         self._layout = layout
         self._transform = transform
         # numpy returns a scalar if integers alone select one element, and a 0-d array after `...`.
@@ -112,7 +113,7 @@ class View(UnreadValues):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the elements in memory."""
-        return self._layout.metadata.dtype if self._fields is None else self._fields.dtype
+        return self._layout.spec.dtype if self._fields is None else self._fields.dtype
 
     @property
     def nbytes(self) -> int:
@@ -133,7 +134,16 @@ class View(UnreadValues):
         Raises:
             SelectionError: the selection does not fit; also an `IndexError`.
         """
-        return self._select_basic(selection) if is_basic(selection) else self._select(select_as_numpy, selection)
+        if not is_basic(selection):
+            return self._select(select_as_numpy, selection)
+        try:
+            transform = self._transform.select(selection)
+        except SelectionError as error:
+            self._note_selection(error)
+            raise
+        items = selection if type(selection) is tuple else (selection,)
+        scalar = not transform.shape and Ellipsis not in items
+        return View(self._array, self._layout, transform, scalar=scalar, fields=self._fields)
 
     @property
     def oindex(self) -> Indexer[View]:
@@ -190,16 +200,19 @@ class View(UnreadValues):
             if found is not None:
                 return found
         await self._check_size()
-        target = self._output(out)
-        if self.size:
+        target = new_array(self._transform, self.dtype) if out is None else self._checked_output(out)
+        if 0 not in self._transform.shape:
             read, filled = self._reading(target, new=out is None)
+            report = current_recorder()
+            fill = partial(Engine.read, reads=(read,), settings=self._settings, report=report)
             if progress is None:
-                await self._fill(read)
+                await self._run(fill)
             else:
                 from aiozarr.common.progress import shown_progress
 
                 with shown_progress(progress, f"reading {self._array.name}") as shown:
-                    await self._fill(read, bind_callback(shown))
+                    callback = bind_callback(shown)
+                    await self._run(partial(fill, progress=callback), callback)
             if filled is not target:
                 # Elements that index arrays repeat were read once, and are copied to their repetitions here. So are
                 # values to an `out` of the other byte order.
@@ -249,7 +262,9 @@ class View(UnreadValues):
                 lambda engine: engine.run_in_worker(lambda: core_array(transform, last, may_copy=True))
             )
         assert core is not None
-        write = Write(self._layout, self._array._chunk_store, self._prefix, self._transform.maps, core, self._fields)
+        write = Write(
+            self._layout, self._array._chunk_store, self._array._prefix, self._transform.maps, core, self._fields
+        )
         report = current_recorder()
         with shown_progress(progress, f"writing {self._array.name}") as shown:
             callback = bind_callback(shown)
@@ -329,27 +344,8 @@ class View(UnreadValues):
             raise
         return View(self._array, self._layout, transform, scalar=scalar, fields=fields)
 
-    def _select_basic(self, selection: Any) -> View:
-        """Do the same as `_select` for a selection that `is_basic`."""
-        try:
-            transform = self._transform.select(selection)
-        except SelectionError as error:
-            self._note_selection(error)
-            raise
-        items = selection if type(selection) is tuple else (selection,)
-        scalar = not transform.shape and Ellipsis not in items
-        return View(self._array, self._layout, transform, scalar=scalar, fields=self._fields)
-
     def _note_selection(self, error: SelectionError) -> None:
         error.add_note(f"selecting from a view of shape {self.shape} of {self._array.url}")
-
-    @property
-    def _settings(self) -> Settings:
-        return self._array.settings
-
-    @property
-    def _prefix(self) -> str:
-        return key_prefix(self._array.path)
 
     async def _converted(self, values: ArrayLike, casting: Casting = "checked") -> AnyArray:
         """Return `values` cast to the type of the view; many of them in a worker."""
@@ -368,15 +364,15 @@ class View(UnreadValues):
     async def _check_size(self) -> None:
         """Raise `LimitError` if the view touches too many chunks."""
         layout, touched, settings = self._layout, self._touched(), self._settings
-        if is_expensive(touched) and not fits_upper_bound(layout, touched, settings):
+        if fits_upper_bound(layout, touched, settings):
+            return
+        if is_expensive(touched):
             await self._run(lambda engine: engine.run_in_worker(lambda: check_size(layout, touched, settings)))
         else:
             check_size(layout, touched, settings)
 
-    def _output(self, out: AnyArray | None) -> AnyArray:
-        """Return `out` after checking it, or a new array."""
-        if out is None:
-            return new_array(self._transform, self.dtype)
+    def _checked_output(self, out: AnyArray) -> AnyArray:
+        """Return `out` as an array of numpy if a read can fill it."""
         if not isinstance(out, np.ndarray):
             raise TypeError(f"out is a numpy array, not {type(out).__name__}")
         if out.shape != self.shape or not _is_same_type(out.dtype, self.dtype):
@@ -391,7 +387,7 @@ class View(UnreadValues):
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:
         """Return the read of the view, and the array that it fills: `target`, or one to be copied to it.
 
-        `new`: whether `target` is a new array, made by `_output`.
+        `new`: whether `target` was made by `new_array`.
         """
         transform = self._transform
         core = None if transform.repeats or target.dtype != self.dtype else core_array(transform, target)
@@ -401,19 +397,21 @@ class View(UnreadValues):
             core = core_array(transform, target)
         assert core is not None
         fresh = owner_of(target) if new else None
-        read = Read(self._layout, self._array._chunk_store, self._prefix, transform.maps, core, self._fields, fresh)
+        read = Read(
+            self._layout, self._array._chunk_store, self._array._prefix, transform.maps, core, self._fields, fresh
+        )
         return read, target
-
-    def _fill(self, read: Read, callback: Callback[Progress] | None = None) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that fills the output of `read`."""
-        return self._run(_ReadCall(read, self._settings, callback, current_recorder()), callback)
 
     def _copy(self, source: AnyArray, target: AnyArray) -> Coroutine[Any, Any, None]:
         """Return the coroutine in which a worker copies `source` to `target`."""
         return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
 
     def _is_small(self) -> bool:
-        """Return whether the elements are few, and the read is not recorded or observed, which needs the I/O thread."""
+        """Return whether the elements are few, and may be read without the I/O thread."""
+        # Only cached chunks, and stores whose calls block, need no requests.
+        if not self._settings.chunk_cache_bytes and not isinstance(self._array._chunk_store, BlockingStore):
+            return False
+        # A read that is recorded or observed needs the I/O thread.
         if not 0 < self.nbytes <= MAX_OUT_BYTES or current_recorder() is not None or has_observers():
             return False
         # After an erasure, the ordinary read compares the document first.
@@ -422,7 +420,7 @@ class View(UnreadValues):
     def _small_read(self, out: AnyArray | None) -> tuple[Read, Callable[[], AnyArray]]:
         """Return a read, and a function that returns its elements when it is done."""
         check_size(self._layout, self._touched(), self._settings)
-        target = self._output(out)
+        target = new_array(self._transform, self.dtype) if out is None else self._checked_output(out)
         read, filled = self._reading(target, new=out is None)
 
         def finish() -> AnyArray:
@@ -444,7 +442,7 @@ class View(UnreadValues):
     def _touched(self) -> tuple[Any, ...]:
         """Return the maps; empty ones if a new axis is empty, which the maps do not contain."""
         maps = self._transform.maps
-        return maps if self.size else tuple([Strided(0, 1, 0)] * len(maps))
+        return tuple([Strided(0, 1, 0)] * len(maps)) if 0 in self._transform.shape else maps
 
     async def _shape_only_read(self) -> Read:
         """Return a read without memory, for callers that use only its shapes."""
@@ -452,7 +450,7 @@ class View(UnreadValues):
             await self._array._check_before_read()
         await self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
-        return Read(self._layout, self._array._chunk_store, self._prefix, self._touched(), nothing, self._fields)
+        return Read(self._layout, self._array._chunk_store, self._array._prefix, self._touched(), nothing, self._fields)
 
     def _bounds(self) -> Plan:
         from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
@@ -463,7 +461,7 @@ class View(UnreadValues):
             layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
             merge_bounds, suffix_reads = MergeLimitBounds.of(store, self._settings), store.supports.suffix_reads
             plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, merge_bounds=merge_bounds)
-            plan = replace(plan, first=LazyRows(layout, touched, self._prefix, limit, merge_bounds))
+            plan = replace(plan, first=LazyRows(layout, touched, self._array._prefix, limit, merge_bounds))
         return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _probe(self) -> Plan:
@@ -511,21 +509,6 @@ class View(UnreadValues):
     ) -> T:
         with timeouts_located([self._array.store], self._array.path):
             return await run(function, timeout=self._settings.timeout, callback=callback)
-
-
-class _ReadCall:
-    """One read for the engine to begin: one object, whereas a closure is six, because a service has many in flight."""
-
-    __slots__ = ("_progress", "_read", "_report", "_settings")
-
-    def __init__(self, read: Read, settings: Settings, progress: Callback[Progress] | None, report: Report | None):
-        self._read = read
-        self._settings = settings
-        self._progress = progress
-        self._report = report
-
-    def __call__(self, engine: Engine) -> Coroutine[Any, Any, None]:
-        return engine.read((self._read,), settings=self._settings, progress=self._progress, report=self._report)
 
 
 def _is_same_type(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:

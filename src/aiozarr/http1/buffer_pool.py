@@ -56,7 +56,8 @@ class BufferPool:
         self._collect_returned()
         step = 1 << max(0, size.bit_length() - STEPS.bit_length())
         block_size = -(-size // step) * step
-        block = self._take_block(block_size)
+        free = self._free.get(block_size)
+        block = free.pop() if free else self._new_block(block_size)
         if block is None:
             return empty_bytes(size)
         # The lease is an object of its own, which lives as long as any view of the memory. A memoryview would not:
@@ -80,10 +81,7 @@ class BufferPool:
         self._leased.clear()  # without its weak reference a block is freed with its body
         self._total = 0
 
-    def _take_block(self, block_size: int) -> memoryview | None:
-        free = self._free.get(block_size)
-        if free:
-            return free.pop()
+    def _new_block(self, block_size: int) -> memoryview | None:
         if self._total + block_size > MAX_POOLED_BYTES:
             self._drop_free()
             if self._total + block_size > MAX_POOLED_BYTES:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from urllib.parse import quote
 
 from aiozarr.http1.response_check import Expectation
-from aiozarr.model import ByteRange, Suffix
+from aiozarr.model import Suffix
 
 USER_AGENT: Final = "aiozarr"
 
@@ -52,17 +52,6 @@ def quote_key(key: str) -> str:
     return key if _UNRESERVED.fullmatch(key) else quote(key, safe="/-._~")
 
 
-def range_header(byte_range: ByteRange | None) -> str | None:
-    """Return the value of the Range header; HTTP cannot express a `byte_range` of length 0, which is not allowed."""
-    if byte_range is None:
-        return None
-    if isinstance(byte_range, Suffix):
-        return f"bytes=-{byte_range.length}"
-    if byte_range.length is None:
-        return f"bytes={byte_range.start}-"
-    return f"bytes={byte_range.start}-{byte_range.start + byte_range.length - 1}"
-
-
 def conditional_headers(expectation: Expectation) -> dict[str, str]:
     """Return the headers for range and conditions. A weak ETag is not sent: servers cannot check it (RFC 9110, 13.1.1).
 
@@ -70,9 +59,12 @@ def conditional_headers(expectation: Expectation) -> dict[str, str]:
         ValueError: the ETag or the generation holds control characters.
     """
     headers: dict[str, str] = {}
-    byte_range = range_header(expectation.range)
-    if byte_range is not None:
-        headers["Range"] = byte_range
+    wanted = expectation.range  # not of length 0, which HTTP cannot express
+    if isinstance(wanted, Suffix):
+        headers["Range"] = f"bytes=-{wanted.length}"
+    elif wanted is not None:
+        last = "" if wanted.length is None else wanted.start + wanted.length - 1
+        headers["Range"] = f"bytes={wanted.start}-{last}"
     etag, generation = expectation.etag, expectation.generation
     if etag is not None and not etag.startswith("W/"):
         if _UNSAFE_VALUE.search(etag):
@@ -143,11 +135,8 @@ class RequestTemplate:
             ValueError: the ETag or the generation holds control characters.
         """
         text = f"{method} {target}{self._tail}"
-        if expectation.etag is not None or expectation.generation is not None:
-            for name, value in conditional_headers(expectation).items():
-                text += f"{name}: {value}\r\n"
-        elif expectation.range is not None:
-            text += f"Range: {range_header(expectation.range)}\r\n"
+        for name, value in conditional_headers(expectation).items():
+            text += f"{name}: {value}\r\n"
         if headers is not None:
             text += "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         if body is not None:

@@ -34,12 +34,25 @@ class ParsedHead:
         status: the HTTP status.
         headers: the values by lower-case name. Lengths in them are valid: the parser refuses anything but digits below
             2**64, a second Content-Length, and one beside Transfer-Encoding.
+        length: the announced length of the body in bytes, or None if the head announces none.
+        chunked: True if the body is chunked.
         keeps_alive: True if the server leaves the connection open after the body.
         ended: True once a chunked body is complete.
         has_trailing_data: True if bytes came after the end of a chunked body.
     """
 
-    __slots__ = ("_body", "_fields", "_parser", "ended", "has_trailing_data", "headers", "keeps_alive", "status")
+    __slots__ = (
+        "_body",
+        "_fields",
+        "_parser",
+        "chunked",
+        "ended",
+        "has_trailing_data",
+        "headers",
+        "keeps_alive",
+        "length",
+        "status",
+    )
 
     def __init__(self, raw: bytes) -> None:
         self.headers: Headers = {}
@@ -53,21 +66,14 @@ class ParsedHead:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise StoreError("the server's response is not valid HTTP") from error
         self.status: int = parser.get_status_code()
+        length = self.headers.get(b"content-length")
+        self.length = None if length is None else int(length)
+        self.chunked = b"transfer-encoding" in self.headers
         # It refers back to its callbacks. Kept for every response, it would be left to the garbage collector.
         self._parser = parser if self.chunked else None
         # The keep-alive of HTTP/1.0 is not supported.
         tokens = self.headers.get(b"connection")
         self.keeps_alive = raw.startswith(b"HTTP/1.1") and (tokens is None or b"close" not in tokens.lower())
-
-    @property
-    def length(self) -> int | None:
-        """The announced length of the body in bytes, or None if the head announces none."""
-        text = self.headers.get(b"content-length")
-        return None if text is None else int(text)
-
-    @property
-    def chunked(self) -> bool:
-        return b"transfer-encoding" in self.headers
 
     def decode(self, data: memoryview, body: bytearray) -> None:
         """Append the payload of `data`, a part of a chunked body, to `body`; `ended` is set after its last byte."""
@@ -210,7 +216,8 @@ def check_response(expectation: Expectation, status: int, headers: Headers) -> R
     length = None if text is None else int(text)
     if expectation.head:
         return Accept(limit=0, size=length, exact=0)
-    if _is_encoded(headers):
+    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if encoding not in (b"", b"identity"):
         if expectation.range is not None and not (expectation.keep_encoding and _is_stored_encoded(headers)):
             kind = EncodedRangeError if expectation.accept_full else StoreError
             return kind("the server encoded a range (Content-Encoding), which cannot be used", status=status)
@@ -321,11 +328,6 @@ def over_limit(length: int, limit: int) -> LimitError:
     return LimitError(
         f"the response has {length} bytes; at most {limit} are allowed", limit="max_bytes", value=length, allowed=limit
     )
-
-
-def _is_encoded(headers: Headers) -> bool:
-    encoding = headers.get(b"content-encoding")
-    return encoding is not None and encoding.strip().lower() not in (b"", b"identity")
 
 
 def _is_stored_encoded(headers: Headers) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.http1.request import RequestTemplate, check_headers, quote_key, range_header
+from aiozarr.http1.request import RequestTemplate, check_headers, conditional_headers, quote_key
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import Range, Suffix
 
@@ -19,10 +19,10 @@ def test_a_quoted_key_is_plain_ascii_and_means_the_key(key: str) -> None:
 
 
 def test_ranges_are_said_as_http_says_them() -> None:
-    assert range_header(None) is None
-    assert range_header(Range(5, 10)) == "bytes=5-14"
-    assert range_header(Range(5)) == "bytes=5-"
-    assert range_header(Suffix(7)) == "bytes=-7"
+    assert conditional_headers(Expectation()) == {}
+    assert conditional_headers(Expectation(Range(5, 10))) == {"Range": "bytes=5-14"}
+    assert conditional_headers(Expectation(Range(5))) == {"Range": "bytes=5-"}
+    assert conditional_headers(Expectation(Suffix(7))) == {"Range": "bytes=-7"}
 
 
 def test_a_request_holds_the_fixed_headers_the_range_and_the_condition() -> None:

@@ -158,7 +158,7 @@ class HTTPStore(WebStore[HTTPClient]):
     @property
     def identity(self) -> Hashable:
         """The URL, and an identity of the credentials."""
-        return (type(self), self.url, self._fingerprint)
+        return (type(self), self._url, self._fingerprint)
 
     def child_store(self, path: str) -> Store:
         """Return the store of the URL `path` below this one's; it shares this one's connections."""
