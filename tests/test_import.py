@@ -23,7 +23,7 @@ aiozarr.engine: array_read blocking_queue blocking_read caches call_requests dec
 aiozarr.grid: axes axis_layout chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes changes indexer node node_access open opening unread_values view
 aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3
-aiozarr.schedule: coalesce events operations requests
+aiozarr.schedule: coalesce events requests
 aiozarr.stores: blocking capabilities contract local schemes urls
 aiozarr.stores.local: atomic_write store stored_file
 """

@@ -16,8 +16,7 @@ from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLi
 from aiozarr.engine import Engine, Target, bind_callback, run
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.internal import Casting, CodecsLike, DataTypeLike, open_node
-from aiozarr.schedule.events import current_recorder
-from aiozarr.schedule.operations import name_operation, observed
+from aiozarr.schedule.events import current_recorder, name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.transfer import OnError

@@ -145,6 +145,7 @@ class FetchRequest(ObjectRequest):
         fetch: fetches the bytes otherwise than by one request to the store; None for that.
 
     Attributes:
+        condition: `if_match`, if the store can check it.
         bound: the keyword that bounds the response, if the store takes one.
         version, size: of the object, from the latest response, each None if the store does not say.
         lookups: further requests, for example for the size of the object.
@@ -157,6 +158,7 @@ class FetchRequest(ObjectRequest):
         "_respond",
         "_waiting",
         "bound",
+        "condition",
         "expected",
         "handler",
         "if_match",
@@ -189,6 +191,7 @@ class FetchRequest(ObjectRequest):
         self.handler = handler
         self.expected = expected
         self.if_match = if_match
+        self.condition = None if if_match is None or not can_condition(store, if_match) else if_match
         self.bound = {"max_bytes": max_bytes} if max_bytes is not None and store.has_bounded_reads else _NO_BOUND
         self.tolerates_clipping = tolerates_clipping
         self.is_clipped = False
@@ -251,12 +254,6 @@ class FetchRequest(ObjectRequest):
                 raise
             value = None
         self.take(value)
-
-    @property
-    def condition(self) -> Version | None:
-        """The version that the store is asked to check: None if there is none, or the store cannot."""
-        version = self.if_match
-        return version if version is None or can_condition(self.store, version) else None
 
     def take_refusal(self, error: StoreError) -> bool:
         """Take an error of the store for "nothing is stored", or for a part of the bytes; return whether it is one."""

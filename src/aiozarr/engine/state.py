@@ -96,8 +96,9 @@ class EngineState:
 
     def _after_responses(self) -> None:
         """Request the ranges that responses have located, and give the workers what has come."""
-        if self.has_read_arrays:
-            self.coalescer.flush()
+        coalescer: RangeCoalescer | None = vars(self).get("coalescer")
+        if coalescer is not None:
+            coalescer.flush()
         self.pool.flush()
 
     @property

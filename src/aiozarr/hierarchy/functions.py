@@ -26,8 +26,7 @@ from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_targe
 from aiozarr.hierarchy.node_changes import create_node
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.hierarchy.view import View
-from aiozarr.schedule.events import current_recorder
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.events import current_recorder, observed
 from aiozarr.settings import Settings
 
 N = TypeVar("N", Array, Group)

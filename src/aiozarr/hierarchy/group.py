@@ -34,7 +34,7 @@ from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, 
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.format_rules import child_path, join_path, relative_name
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.events import observed
 from aiozarr.stores import Store
 
 if TYPE_CHECKING:

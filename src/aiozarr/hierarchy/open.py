@@ -20,7 +20,7 @@ from aiozarr.hierarchy.node_access import (
     search_node,
 )
 from aiozarr.hierarchy.opening import check_no_mode, missing_node_error, opens, unknown_keyword_error
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.events import observed
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 

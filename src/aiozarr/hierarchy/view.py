@@ -35,8 +35,7 @@ from aiozarr.hierarchy.indexer import Indexer, length_of, select_as_numpy, split
 from aiozarr.hierarchy.node_access import timeouts_located
 from aiozarr.hierarchy.unread_values import UnreadValues, unread_error
 from aiozarr.memory import owner_of
-from aiozarr.schedule.events import Report, current_recorder
-from aiozarr.schedule.operations import has_observers, observed, observed_stream
+from aiozarr.schedule.events import Report, current_recorder, has_observers, observed, observed_stream
 from aiozarr.stores import BlockingStore
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 import aiozarr
-from aiozarr.schedule.events import Report, RequestEvent, RequestOperation
-from aiozarr.schedule.operations import OperationKind, add_observer, remove_observer
+from aiozarr.schedule.events import OperationKind, Report, RequestEvent, RequestOperation, add_observer, remove_observer
 from aiozarr.stores.schemes import REMOTE_STORES
 
 RequestSpans: TypeAlias = Literal["recording"] | bool

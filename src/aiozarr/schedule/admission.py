@@ -120,14 +120,18 @@ class AdmissionQueue:
         if source.max_requests is not None:
             self.budget.cap(source.max_requests)
         if not self.budget.in_flight:
-            self._preconnect.reset()
+            self._preconnect.requested = 0  # connections may close while no request is in flight
 
-    def unregister(self, source: RequestSource) -> None:
-        """Remove a source that has ended."""
+    def unregister(self, source: RequestSource) -> bool:
+        """Remove a source that has ended.
+
+        Returns: whether other sources have said that they have requests, or a request waits.
+        """
         self._registered.pop(source, None)
         if source.max_requests is not None:
             self.budget.uncap(source.max_requests)
         self._discard(source)
+        return bool(self._prepaid or self._sources or self._waiting_for_bytes)
 
     def add(self, source: RequestSource) -> None:
         """Take requests from `source`, in turn with others, until its `next` returns None."""
@@ -153,15 +157,11 @@ class AdmissionQueue:
         return False
 
     @property
-    def is_empty(self) -> bool:
-        """True if no source has said that it has requests, and none waits."""
-        return not (self._prepaid or self._sources or self._waiting_for_bytes)
-
-    @property
     def is_idle(self) -> bool:
         """True if there is no request to admit, none in flight, and no limit of a source."""
         budget = self.budget
-        return self.is_empty and not (budget.in_flight or budget.bytes_in_flight or budget.is_capped)
+        has_requests = self._prepaid or self._sources or self._waiting_for_bytes
+        return not (has_requests or budget.in_flight or budget.bytes_in_flight or budget.is_capped)
 
     def __repr__(self) -> str:
         budget = self.budget
@@ -273,14 +273,13 @@ class PreconnectPolicy:
 
     A connection takes a round trip or more. Opened together with the first responses, it is ready when the limit
     grows.
+
+    Attributes:
+        requested: for how many concurrent requests connections were opened.
     """
 
     def __init__(self) -> None:
-        self._requested = 0
-
-    def reset(self) -> None:
-        """Forget the opened connections, which may close while no request is in flight."""
-        self._requested = 0
+        self.requested = 0
 
     def consider(self, budget: Budget, pending: Callable[[int], int]) -> int:
         """Decide after a request was admitted.
@@ -292,10 +291,10 @@ class PreconnectPolicy:
         Returns: the number of concurrent requests to open connections for, or 0 for no change.
         """
         growth = budget.growth_room
-        if not growth or budget.in_flight < budget.limit or self._requested >= budget.limit + growth:
+        if not growth or budget.in_flight < budget.limit or self.requested >= budget.limit + growth:
             return 0
         requests = budget.limit + min(growth, pending(growth))
-        if requests <= max(self._requested, budget.limit):
+        if requests <= max(self.requested, budget.limit):
             return 0
-        self._requested = requests
+        self.requested = requests
         return requests

@@ -65,8 +65,7 @@ class RequestExecutor:
         self._admission.register(source, 0.0 if self._admission.failing_since is None else self.now())
 
     def unregister(self, source: RequestSource) -> None:
-        self._admission.unregister(source)
-        if not self._admission.is_empty:
+        if self._admission.unregister(source):
             self._schedule_dispatch()
 
     def wake(self, source: RequestSource, *, now: bool = False) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.schedule.events import Report, RequestEvent
-from aiozarr.schedule.operations import OperationKind, add_observer, observed, remove_observer
+from aiozarr.schedule.events import OperationKind, Report, RequestEvent, add_observer, observed, remove_observer
 from aiozarr.stores import MemoryStore
 from tests.support.servers.http_server import FaultServer
 

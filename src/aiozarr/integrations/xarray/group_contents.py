@@ -21,8 +21,7 @@ from aiozarr.hierarchy import View
 from aiozarr.hierarchy.internal import AnyArray, NodeAccess, child_of, list_folders, listed_levels, reopened
 from aiozarr.integrations.xarray.lazy_array import Corners
 from aiozarr.metadata.records import GroupMetadata
-from aiozarr.schedule.events import current_recorder
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.events import current_recorder, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores.blocking import BlockingStore
 

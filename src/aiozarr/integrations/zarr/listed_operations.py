@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aiozarr.engine import Read, Write, run
-from aiozarr.schedule.events import current_recorder
-from aiozarr.schedule.operations import observed
+from aiozarr.schedule.events import current_recorder, observed
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 

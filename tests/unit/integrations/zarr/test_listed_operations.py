@@ -6,13 +6,13 @@ import zarr
 
 import aiozarr
 from aiozarr.integrations.zarr import Store, enable
-from aiozarr.schedule import operations
+from aiozarr.schedule import events
 from tests.unit.schedule.test_operations import Recorded
 
 
 def test_reads_and_writes_of_zarr_python_are_operations_of_their_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     observer = Recorded()
-    monkeypatch.setattr(operations, "_observers", (observer,))
+    monkeypatch.setattr(events, "_observers", (observer,))
     store = aiozarr.stores.MemoryStore()
     with enable():
         array = zarr.create_array(Store(store), shape=(6,), chunks=(2,), dtype="i4")
