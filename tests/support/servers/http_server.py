@@ -261,6 +261,9 @@ class FaultServer(ScriptedServer):
         return Reply(201 if found is None else 200, (("ETag", f'"{self._writes + 1:x}"'),))
 
 
+MAX_JOINED_BYTES = 1 << 20
+
+
 async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int) -> Request | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -342,9 +345,11 @@ async def _wait(reader: asyncio.StreamReader, seconds: float) -> None:
 
 
 async def _send_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Reply, head: bytes) -> None:
-    """Send the head, and the body in pieces; a body in one piece leaves together with its head, as servers send it."""
-    if not (reply.chunked or reply.piece or reply.pause or reply.flood is not None or reply.stop_after is not None):
-        writer.writelines((head, reply.body))
+    """Send the head, and the body in pieces; a short one leaves together with its head, as servers send it."""
+    is_whole = not (reply.chunked or reply.piece or reply.pause or reply.flood is not None)
+    if is_whole and reply.stop_after is None and len(reply.body) <= MAX_JOINED_BYTES:
+        # Not by `writelines`: since Python 3.12 it may leave the connection open when it is closed at once.
+        writer.write(head + bytes(reply.body))
         return
     writer.write(head)
     body = memoryview(reply.body)
