@@ -351,7 +351,7 @@ def test_the_search_for_imports_sees_lazy_nested_and_relative_ones(monkeypatch: 
 
 # Private attributes of another package that are used, each with its reason.
 PRIVATE_USES = {
-    ("sync", "_read_small_blocking"): "a small blocking read is done in the caller's thread",
+    ("sync", "_read_directly_blocking"): "a small blocking read is done in the caller's thread",
     ("sync", "_scalar"): "a blocking write casts in the caller's thread, as the view would",
     ("sync", "_refuse_iteration"): "a slot of the base class that type checkers see as None",
 }

@@ -302,10 +302,10 @@ def _result(call: _SharedCall) -> Any:
     raise mine
 
 
-MAX_IMMEDIATE_READS_PER_TURN = 16
+MAX_DIRECT_READS_PER_TURN = 16
 """Reads from memory that a caller's loop does in one turn, if they are as short as most: 0.05 ms."""
 
-MAX_IMMEDIATE_SECONDS = 0.001
+MAX_DIRECT_SECONDS = 0.001
 """CPU seconds of one turn for reads from memory: a read of many inner chunks takes 0.2 to 0.4 ms."""
 
 
@@ -363,11 +363,11 @@ class TurnGate:
         asyncio.get_running_loop().call_soon(self._next_turn)
 
 
-_read_gates = PerLoop(lambda _: TurnGate(MAX_IMMEDIATE_READS_PER_TURN, MAX_IMMEDIATE_SECONDS))
+_read_gates = PerLoop(lambda _: TurnGate(MAX_DIRECT_READS_PER_TURN, MAX_DIRECT_SECONDS))
 
 
 def read_gate() -> TurnGate:
-    """Return the one gate of the immediate reads of the running loop."""
+    """Return the one gate of the direct reads of the running loop."""
     return _read_gates.get()
 
 

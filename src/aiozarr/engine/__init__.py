@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.plan import NO_READ, LazyRows, MergeLimitBounds, Plan, plan_bounds
     from aiozarr.engine.private_thread import Callback, current_engine, io_thread, shut_down
     from aiozarr.engine.read import Read
-    from aiozarr.engine.runtime import bind_callback, read_small, read_small_blocking, run, run_blocking
+    from aiozarr.engine.runtime import bind_callback, read_directly, read_directly_blocking, run, run_blocking
     from aiozarr.engine.scheduled_store import ScheduledStore
     from aiozarr.engine.worker_pool import InlinePool, ThreadPool, WorkerPool, WorkItem
     from aiozarr.engine.write_operation import Write
@@ -33,7 +33,7 @@ else:
             ".plan": "LazyRows MergeLimitBounds NO_READ Plan plan_bounds",
             ".private_thread": "Callback current_engine io_thread shut_down",
             ".read": "Read",
-            ".runtime": "bind_callback read_small read_small_blocking run run_blocking",
+            ".runtime": "bind_callback read_directly read_directly_blocking run run_blocking",
             ".scheduled_store": "ScheduledStore",
             ".worker_pool": "InlinePool ThreadPool WorkItem WorkerPool",
             ".write_operation": "Write",
@@ -69,8 +69,8 @@ __all__ = [
     "io_thread",
     "opened_store",
     "plan_bounds",
-    "read_small",
-    "read_small_blocking",
+    "read_directly",
+    "read_directly_blocking",
     "run",
     "run_blocking",
     "shut_down",

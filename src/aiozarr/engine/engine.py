@@ -90,24 +90,24 @@ class Engine:
         """Return whether nothing is queued, in flight, being decoded or locked."""
         return self.state.is_idle and self.group_commit.is_idle
 
-    def may_read_immediately(self, store: Store, settings: Settings) -> bool:
+    def may_read_from_memory(self, store: Store, settings: Settings) -> bool:
         """Return whether chunks of `store` can be in memory at all. Any thread."""
         return self.state.has_read_arrays and (
             settings.chunk_cache_bytes > 0 or (isinstance(store, BlockingStore) and store.is_in_memory)
         )
 
-    def may_read_alone(self, store: Store, settings: Settings) -> bool:
+    def may_read_from_disk(self, store: Store, settings: Settings) -> bool:
         """Return whether a thread that may block can read a small chunk now: no other read is under way. Any thread."""
         if not isinstance(store, BlockingStore) or settings.chunk_cache_bytes or settings.timeout is not None:
             return False
         state = self.state
         return state.has_read_arrays and state.blocking_queue.is_idle and state.pool.is_idle
 
-    def read_immediately(self, read: Read, settings: Settings, *, may_block: bool = False) -> bool:
+    def read_direct(self, read: Read, settings: Settings, *, may_block: bool = False) -> bool:
         """Fill the `out` of a small read if nothing has to be waited for; return whether it is filled. Any thread.
 
         Args:
-            read: as `may_read_immediately` or `may_read_alone` allows.
+            read: as `may_read_from_memory` or `may_read_from_disk` allows.
             settings: of the reader.
             may_block: whether the calling thread may wait for the disk.
 
@@ -115,7 +115,7 @@ class Engine:
             LimitError: as `read`.
             StoreError: with `may_block`, if the ordinary read may repeat the request after a pause.
         """
-        from aiozarr.engine.read import read_immediately
+        from aiozarr.engine.read import read_direct
 
         read.layout.check_read(settings, read.maps)
         # The time of an idle loop of uvloop stands still.
@@ -123,12 +123,12 @@ class Engine:
         if self._clock_offset is None:
             self._clock_offset = now - monotonic()
         now = max(now, monotonic() + self._clock_offset)
-        return read_immediately(self.state, read, settings, now, may_block=may_block)
+        return read_direct(self.state, read, settings, now, may_block=may_block)
 
-    async def read_alone(self, read: Read, settings: Settings) -> bool:
-        """Have a worker do `read_immediately`, without the I/O thread. Any loop."""
+    async def read_direct_in_worker(self, read: Read, settings: Settings) -> bool:
+        """Have a worker do `read_direct`, without the I/O thread. Any loop."""
         try:
-            return await self.state.pool.call(partial(self.read_immediately, read, settings, may_block=True))
+            return await self.state.pool.call(partial(self.read_direct, read, settings, may_block=True))
         except StoreError as error:
             # As after a failed request: a busy store gets its pause, in which a cancellation takes effect.
             delay = retry_delay(error, settings)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiozarr.grid.fields import Fields
 
 MAX_OUT_BYTES = 256 << 10
-"""Elements of an immediate read: copying them takes at most 0.1 ms, in which the caller's loop does nothing else."""
+"""Elements of a direct read: copying them takes at most 0.1 ms, in which the caller's loop does nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class StreamBlocks:
         return region, block
 
 
-MAX_IMMEDIATE_CHUNKS = 64
+MAX_DIRECT_CHUNKS = 64
 """Chunks of one read: looking up and copying one takes about 5 µs."""
 
 MAX_DECODED_BYTES = 64 << 10
@@ -133,9 +133,7 @@ _Copies: TypeAlias = list[tuple[ChunkSelection, NDArray[Any] | None]]
 """Selections of chunks with the decoded chunk; None: the fill value."""
 
 
-def read_immediately(
-    state: EngineState, read: Read, settings: Settings, now: float, *, may_block: bool = False
-) -> bool:
+def read_direct(state: EngineState, read: Read, settings: Settings, now: float, *, may_block: bool = False) -> bool:
     """Fill `read.out` if that needs neither a request nor a wait. Any thread.
 
     Args:
@@ -163,7 +161,7 @@ def read_immediately(
 
 
 def _copy_cached(state: EngineState, cache: ChunkCache, read: Read, since: float) -> bool:
-    if chunk_count_bound(read.layout.inner_axes, read.maps) > MAX_IMMEDIATE_CHUNKS:
+    if chunk_count_bound(read.layout.inner_axes, read.maps) > MAX_DIRECT_CHUNKS:
         return False
     copies = _find_chunks(cache, read, since) if read.layout.shard is None else _find_inner(state, cache, read, since)
     if copies is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aiozarr.engine.read import Read
 
 T = TypeVar("T")
-SmallRead: TypeAlias = "tuple[Read, Callable[[], T]]"
+DirectRead: TypeAlias = "tuple[Read, Callable[[], T]]"
 
 SIGNAL_POLL_SECONDS = 0.5
 """A waiting thread handles Ctrl-C at most this much later."""
@@ -198,7 +198,7 @@ def _next_callback(callbacks: SimpleQueue[T]) -> T:
             return callbacks.get(timeout=SIGNAL_POLL_SECONDS)
 
 
-async def read_small(store: Store, settings: Settings, prepare: Callable[[], SmallRead[T]]) -> T | None:
+async def read_directly(store: Store, settings: Settings, prepare: Callable[[], DirectRead[T]]) -> T | None:
     """Do a small read without the I/O thread, if chunks are in memory, or if nothing else is read from the disk.
 
     Two hand-overs between threads take longer than such a read.
@@ -211,30 +211,30 @@ async def read_small(store: Store, settings: Settings, prepare: Callable[[], Sma
     Returns: the result, or None if the ordinary read has to be done. The output may have been changed.
     """
     engine = _any_engine()
-    if engine.may_read_immediately(store, settings):
+    if engine.may_read_from_memory(store, settings):
         await take_turn()  # Hundreds of such reads must not keep others waiting.
         read, finish = prepare()
-        if not engine.read_immediately(read, settings):
+        if not engine.read_direct(read, settings):
             return None
         result = finish()
         await checkpoint()  # Nor must a loop of them.
         return result
     # A call from the I/O thread itself saves no hand-over.
-    if not engine.may_read_alone(store, settings) or current_engine() is not None or is_trio_running():
+    if not engine.may_read_from_disk(store, settings) or current_engine() is not None or is_trio_running():
         return None
     read, finish = prepare()
-    return finish() if await engine.read_alone(read, settings) else None
+    return finish() if await engine.read_direct_in_worker(read, settings) else None
 
 
-def read_small_blocking(store: Store, settings: Settings, prepare: Callable[[], SmallRead[T]]) -> T | None:
-    """As `read_small`, in the calling thread, which has no loop and may wait for the disk."""
+def read_directly_blocking(store: Store, settings: Settings, prepare: Callable[[], DirectRead[T]]) -> T | None:
+    """As `read_directly`, in the calling thread, which has no loop and may wait for the disk."""
     engine = _any_engine()
-    may_block = engine.may_read_alone(store, settings)
-    if not may_block and not engine.may_read_immediately(store, settings):
+    may_block = engine.may_read_from_disk(store, settings)
+    if not may_block and not engine.may_read_from_memory(store, settings):
         return None
     read, finish = prepare()
     try:
-        return finish() if engine.read_immediately(read, settings, may_block=may_block) else None
+        return finish() if engine.read_direct(read, settings, may_block=may_block) else None
     except StoreError as error:
         delay = retry_delay(error, settings)
     if delay is not None:

@@ -82,7 +82,7 @@ class EngineState:
 
     @fork_safe_cached_property
     def chunk_caches(self) -> ChunkCaches:
-        """Decoded chunks, if settings have a cache. Immediate reads look into them from other threads."""
+        """Decoded chunks, if settings have a cache. Direct reads look into them from other threads."""
         from aiozarr.engine.caches import ChunkCaches
 
         return ChunkCaches()

@@ -20,8 +20,8 @@ from aiozarr.engine import (
     bind_callback,
     check_size,
     fits_upper_bound,
-    read_small,
-    read_small_blocking,
+    read_directly,
+    read_directly_blocking,
     run,
 )
 from aiozarr.engine.read import MAX_OUT_BYTES
@@ -194,8 +194,8 @@ class View(UnreadValues):
         """
         if self._array._erasures_seen != erasures.count:
             await self._array._check_before_read()
-        if progress is None and self._is_small():
-            found = await read_small(self._array._chunk_store, self._settings, lambda: self._small_read(out))
+        if progress is None and self._may_be_direct():
+            found = await read_directly(self._array._chunk_store, self._settings, lambda: self._direct_read(out))
             if found is not None:
                 return found
         await self._check_size()
@@ -405,7 +405,7 @@ class View(UnreadValues):
         """Return the coroutine in which a worker copies `source` to `target`."""
         return self._run(lambda engine: engine.run_in_worker(lambda: np.copyto(target, source)))
 
-    def _is_small(self) -> bool:
+    def _may_be_direct(self) -> bool:
         """Return whether the elements are few, and may be read without the I/O thread."""
         # Only cached chunks, and stores whose calls block, need no requests.
         if not self._settings.chunk_cache_bytes and not isinstance(self._array._chunk_store, BlockingStore):
@@ -416,7 +416,7 @@ class View(UnreadValues):
         # After an erasure, the ordinary read compares the document first.
         return self._array._erasures_seen == erasures.count and not is_expensive(self._transform.maps)
 
-    def _small_read(self, out: AnyArray | None) -> tuple[Read, Callable[[], AnyArray]]:
+    def _direct_read(self, out: AnyArray | None) -> tuple[Read, Callable[[], AnyArray]]:
         """Return a read, and a function that returns its elements when it is done."""
         check_size(self._layout, self._touched(), self._settings)
         target = new_array(self._transform, self.dtype) if out is None else self._checked_output(out)
@@ -429,11 +429,11 @@ class View(UnreadValues):
 
         return read, finish
 
-    def _read_small_blocking(self, out: AnyArray | None) -> AnyArray | None:
+    def _read_directly_blocking(self, out: AnyArray | None) -> AnyArray | None:
         """Return the elements of a small read in the calling thread; None if `read` has to be called."""
-        if not self._is_small():
+        if not self._may_be_direct():
             return None
-        return read_small_blocking(self._array._chunk_store, self._settings, lambda: self._small_read(out))
+        return read_directly_blocking(self._array._chunk_store, self._settings, lambda: self._direct_read(out))
 
     def _result(self, target: AnyArray) -> AnyArray:
         return target[()] if self._scalar else target

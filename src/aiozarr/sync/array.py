@@ -249,7 +249,7 @@ class View(UnreadValues):
 
     def read(self, out: AnyArray | None = None, progress: ProgressLike = None) -> AnyArray:
         """Read the elements, with the arguments and errors of `aiozarr.View.read`. `progress` runs in this thread."""
-        found = self._async._read_small_blocking(out) if progress is None else None
+        found = self._async._read_directly_blocking(out) if progress is None else None
         return wait(lambda callback: self._async.read(out, callback), progress) if found is None else found
 
     def write(self, values: ArrayLike, progress: ProgressLike = None, casting: Casting = "checked") -> None:

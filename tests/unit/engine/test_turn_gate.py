@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import aiozarr
-from aiozarr.common.concurrency import MAX_IMMEDIATE_READS_PER_TURN, TurnGate, read_gate
+from aiozarr.common.concurrency import MAX_DIRECT_READS_PER_TURN, TurnGate, read_gate
 
 
 async def _turns(gate: TurnGate, callers: int) -> list[list[int]]:
@@ -72,13 +72,13 @@ async def test_hundreds_of_reads_from_memory_let_other_tasks_run() -> None:
     array = await aiozarr.create_array("memory://turn-gate", shape=(8, 4), dtype="i4", chunks=(2, 4), overwrite=True)
     await array[...].write([[row] * 4 for row in range(8)])
     await array[...]  # the first read of a process makes the tables that immediate reads look into
-    count = 10 * MAX_IMMEDIATE_READS_PER_TURN
+    count = 10 * MAX_DIRECT_READS_PER_TURN
     tasks = [asyncio.ensure_future(array[number % 8, 0].read()) for number in range(count)]
     done = [0]
     while done[-1] < count:
         await asyncio.sleep(0)
         done.append(sum([task.done() for task in tasks]))
-    assert max([after - before for before, after in pairwise(done)]) <= MAX_IMMEDIATE_READS_PER_TURN
+    assert max([after - before for before, after in pairwise(done)]) <= MAX_DIRECT_READS_PER_TURN
     assert [int(task.result()) for task in tasks] == [number % 8 for number in range(count)]
     assert read_gate() is read_gate()
 
@@ -91,7 +91,7 @@ def test_a_loop_that_is_closed_while_callers_wait_for_a_turn_is_collected() -> N
                 coroutine.send(None)
         return weakref.ref(asyncio.get_running_loop())
 
-    closed_loop = asyncio.run(enter(100 * MAX_IMMEDIATE_READS_PER_TURN))
+    closed_loop = asyncio.run(enter(100 * MAX_DIRECT_READS_PER_TURN))
     asyncio.run(enter(1))
     gc.collect()
     assert closed_loop() is None

@@ -193,7 +193,7 @@ async def test_a_refusal_among_them_is_repeated() -> None:
 
 
 @in_virtual_time
-async def test_values_that_there_is_no_room_for_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_values_that_there_is_no_room_for_are_read_direct_in_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     array, worker, store = await packed()
     sizes = [entry.size async for entry in store.scan("a/c/")]
     room = 2 * max(size for size in sizes if size is not None)

@@ -267,7 +267,7 @@ async def test_a_server_without_ranges_sends_each_shard_once() -> None:
 
 
 @in_virtual_time
-async def test_blocking_stores_read_small_shards_in_one_go() -> None:
+async def test_blocking_stores_read_directly_shards_in_one_go() -> None:
     array = Sample(layout_of((32, 16), (16, 16), inner=(4, 4)), MemoryStore())
     reader = engine()
     await reader.write(array.write(array.values), settings=SETTINGS)

@@ -11,7 +11,7 @@ import pytest
 
 import aiozarr
 import aiozarr.sync
-from aiozarr.engine.read import MAX_IMMEDIATE_CHUNKS
+from aiozarr.engine.read import MAX_DIRECT_CHUNKS
 from aiozarr.errors import CodecError, MissingChunkError, ThrottledError
 from aiozarr.hierarchy.view import View
 from aiozarr.settings import Settings
@@ -85,7 +85,7 @@ async def test_a_window_of_too_many_chunks_or_with_a_chunk_that_is_not_cached_is
     ordinary.clear()
     assert np.array_equal(await array[28:40, :8], DATA[28:40, :8])
     assert len(ordinary) == 1
-    assert MAX_IMMEDIATE_CHUNKS < (48 // 4) * (64 // 4)
+    assert MAX_DIRECT_CHUNKS < (48 // 4) * (64 // 4)
     assert np.array_equal(await array[...], DATA)
     assert len(ordinary) == 2
 
