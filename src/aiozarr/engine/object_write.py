@@ -70,7 +70,6 @@ class ObjectWrite(ObjectRequest):
         "projection",
         "put",
         "sent",
-        "state",
         "stored",
     )
 
@@ -85,7 +84,6 @@ class ObjectWrite(ObjectRequest):
     ) -> None:
         self.stored = context.encoder.layout.object_of(projection)
         super().__init__(operation, store, key, self.stored.spec.nbytes)
-        self.state = context.state
         self.context = context
         self._on_completed = on_completed
         self.projection = projection
@@ -97,7 +95,7 @@ class ObjectWrite(ObjectRequest):
 
     async def send(self) -> None:
         small = self.projection.point_count < LARGE_POINT_COUNT
-        if self._is_whole() if small else await self.state.pool.call(self._is_whole):
+        if self._is_whole() if small else await self.context.state.pool.call(self._is_whole):
             # Without conditional writes a concurrent partial write would undo this one: the lock excludes it.
             async with nullcontext() if self.store.supports.conditional_writes else self._lock():
                 data, _ = await self._encode(None, [self])
@@ -151,11 +149,11 @@ class ObjectWrite(ObjectRequest):
         return self.projection.is_complete and self.projection.extents == self.stored.spec.shape
 
     def _lock(self) -> AbstractAsyncContextManager[None]:
-        return self.state.key_locks.hold(self.store.object_identity(self.key))
+        return self.context.state.key_locks.hold(self.store.object_identity(self.key))
 
     async def _checks_conditions(self) -> bool:
         """Return whether the store checks conditions of writes. A store that does not know is probed."""
-        store, locks = self.store, self.state.key_locks
+        store, locks = self.store, self.context.state.key_locks
         if store.supports.conditional_writes is None:
             # A probe takes several requests: one of many writes sends them. If it fails, each of the others probes.
             key = ("conditional writes", id(store))
@@ -181,7 +179,7 @@ class ObjectWrite(ObjectRequest):
         if is_conditional and value is not None and value.version is not None and not value.version.weak:
             return IfMatch(value.version)
         if self.context.is_guarded and not self.projection.is_complete:
-            self.state.warn_unsafe(self.store)
+            self.context.state.warn_unsafe(self.store)
         return None
 
     async def _encode(
@@ -225,12 +223,12 @@ class ObjectWrite(ObjectRequest):
     def _call(self, function: Callable[[], T], weight: int = BATCH_BYTES) -> Coroutine[Any, Any, T]:
         """Run `function`, which encodes, in a worker."""
         timing = self.timing
-        return self.state.pool.call(function if timing is None else lambda: timing.timed(function), weight)
+        return self.context.state.pool.call(function if timing is None else lambda: timing.timed(function), weight)
 
     async def _fetch(self) -> Value | None:
         store = self.store
         if isinstance(store, BlockingStore):
-            return await self.state.pool.call(partial(self._fetch_blocking, store))
+            return await self.context.state.pool.call(partial(self._fetch_blocking, store))
         self.sent += 1
         value = await store.fetch(self.key, **self._bound())
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
@@ -253,7 +251,7 @@ class ObjectWrite(ObjectRequest):
             # Not in a worker, also if the store blocks: the workers encode other shards while a disk is waited for.
             stored = await self.store.set(self.key, data, precondition=precondition)
             if self.stored.shard is not None:
-                self.state.sizes.record(self.store, self.key, memoryview(data).nbytes, stored)
+                self.context.state.sizes.record(self.store, self.key, memoryview(data).nbytes, stored)
             self.put += memoryview(data).nbytes
             return
         self.event_kind = "erase"
