@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.codec import array_over, byte_view
-from aiozarr.engine.worker_pool import BATCH_BYTES
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkSelection, assign, row_type
 from aiozarr.memory import thread_memory
@@ -40,6 +39,9 @@ MAX_BLOCK_BYTES = 64 << 20
 
 MAX_CHUNK_BYTES = 128 << 10
 """Larger chunks are decoded one by one, because one call per chunk is then cheap."""
+
+MAX_BATCH_BYTES = 1 << 20
+"""Decoded bytes of a batch. They stay in a core's cache until they are copied to the output."""
 
 MAX_BATCH_CHUNKS = 1024
 
@@ -153,7 +155,7 @@ class ChunkDecoder:
         self._row = None if regions is None or reorders else row_type(spec.shape, spec.dtype)
         batches = regions is not None and 0 < spec.nbytes <= MAX_CHUNK_BYTES
         self._decode_batch = regions.run_decoder() if regions is not None and batches else None
-        self.max_batch = 0 if self._decode_batch is None else min(MAX_BATCH_CHUNKS, BATCH_BYTES // spec.nbytes)
+        self.max_batch = 0 if self._decode_batch is None else min(MAX_BATCH_CHUNKS, MAX_BATCH_BYTES // spec.nbytes)
         self.shares_batches = self.max_batch > 1 and regions is not None and not regions.decodes_parts
         self._decode: Callable[[Buffer], NDArray[Any]] = pipeline.decode
         self._block: NDArray[Any] | None = None
@@ -323,8 +325,8 @@ def decode_chunk(pipeline: CodecPipeline, data: Buffer, targets: Sequence[ChunkO
 
 
 def encoded_buffer() -> memoryview:
-    """Return the calling thread's buffer of `BATCH_BYTES` for the encoded bytes of a batch."""
-    return thread_memory.latest("encoded bytes", BATCH_BYTES, _make_buffer)
+    """Return the calling thread's buffer of `MAX_BATCH_BYTES` for the encoded bytes of a batch."""
+    return thread_memory.latest("encoded bytes", MAX_BATCH_BYTES, _make_buffer)
 
 
 def _make_buffer(nbytes: int) -> memoryview:

@@ -73,7 +73,7 @@ class FairQueue(Generic[T]):
 
 
 BATCH_BYTES = 1 << 20
-"""Decoded bytes of a batch, of work items or of small chunks. They stay in a core's cache until they are copied."""
+"""Decoded bytes of a batch of work items, which goes to a thread as one."""
 
 MIN_BATCH_BYTES = 64 << 10
 """No batch is split below this size to occupy idle threads."""

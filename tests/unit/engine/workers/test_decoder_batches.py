@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.engine.decoder import BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTES, EncodedChunks, thread_decoder
+from aiozarr.engine.decoder import MAX_BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTES, EncodedChunks, thread_decoder
 from aiozarr.grid.advanced import select_orthogonal
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS
@@ -119,7 +119,7 @@ def test_adjacent_chunks_form_one_window(chunk: tuple[int, ...], shape: tuple[in
 
 def test_a_batch_fits_the_block() -> None:
     row = Row([LITTLE, ZSTD], chunk=(64, 64, 4), shape=(64, 64, 128))
-    count = BATCH_BYTES // row.spec.nbytes
+    count = MAX_BATCH_BYTES // row.spec.nbytes
     assert 1 < count < len(row.parts)
     assert row.decode() == count
     assert row.right(0, count)
