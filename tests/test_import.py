@@ -17,9 +17,9 @@ NEEDED = """
 aiozarr: codecs common engine errors grid hierarchy memory metadata model plugins schedule settings stores
 aiozarr.codecs: bytes chain codec codec_pipeline region_decoder registry zstd
 aiozarr.common: checks concurrency fork_safe formatting lazy_names
-aiozarr.engine: array_read blocking_queue blocking_read caches call_requests decoder engine fetch_request
+aiozarr.engine: array_read blocking_queue blocking_read caches decoder engine fetch_request
     group_commit in_flight layout open_store operation prefault private_thread read read_operation runtime
-    scheduled_store state timing worker_pool
+    state timing worker_pool
 aiozarr.grid: axes axis_layout chunk_grid key_encoding projection transform
 aiozarr.hierarchy: array attributes changes indexer node node_access open opening unread_values view
 aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3

@@ -54,8 +54,8 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     The first error cancels the rest. It is raised as it is, not in a group, after all of them have ended.
     """
     every = list(coroutines)
-    if len(every) == 1:
-        return [await every[0]]
+    if len(every) < 2:
+        return [await each for each in every]
     failed: BaseException | None = None
     tasks: list[asyncio.Task[T]] = []
     try:

@@ -344,7 +344,7 @@ async def check_free(access: internal.NodeAccess, zarr_format: int) -> None:
         NodeExistsError: something is stored there.
         NodeTypeError: a node above is an array, or a group of another format.
     """
-    context = await internal.load_context(access, zarr_format)
+    (context,) = await internal.load_contexts([access], zarr_format)
 
     async def occupied() -> NodeExistsError | None:
         return await internal.node_exists_error(access) if context.exists or context.has_keys_below else None
@@ -376,11 +376,11 @@ async def store_tree(access: internal.NodeAccess, nodes: Mapping[str, internal.N
         return
 
     async def load(access: internal.NodeAccess) -> tuple[internal.NodeContext, Sequence[internal.ConsolidatedGroup]]:
-        context = await internal.load_context(access, root.zarr_format)
+        (context,) = await internal.load_contexts([access], root.zarr_format)
         return context, context.consolidated
 
     async def apply(context: internal.NodeContext, access: internal.NodeAccess) -> tuple[None, internal.NodeChanges]:
-        parents = await internal.create_parents(access, context, root.zarr_format)
+        parents = await internal.create_parents(access, [context], root.zarr_format)
         await internal.store_documents(access, render_node(root), replace=True)
         below = [(join_path(access.path, path, None), each) for path, each in nodes.items()]
         return None, [*parents, *below]

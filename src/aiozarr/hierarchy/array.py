@@ -633,6 +633,7 @@ def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> N
     Not during a read, because the child of a fork would wait forever for an import that another thread has begun.
     """
     if options.mode != "r":
+        import aiozarr.engine.scheduled_store
         import aiozarr.engine.write_operation
         import aiozarr.hierarchy.casting
         import aiozarr.schedule.executor

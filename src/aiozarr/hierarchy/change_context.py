@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from aiozarr.common.concurrency import for_each, gather_all
+from aiozarr.common.concurrency import gather_all
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,
@@ -29,8 +30,10 @@ from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     has_keys_below,
+    have_keys_below,
     parse_documents,
     read_documents,
+    read_each,
     read_kind,
     read_now,
 )
@@ -39,6 +42,9 @@ from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
 from aiozarr.stores import BlockingStore, Store
+
+_UNREADABLE = (LimitError, PermissionDeniedError, UnauthenticatedError)
+"""Errors of documents that count as missing."""
 
 
 @dataclass(frozen=True)
@@ -80,40 +86,55 @@ class NodeContext:
         return any(value is not None for value in self.documents.values())
 
 
-async def load_context(access: NodeAccess, zarr_format: int) -> NodeContext:
-    """Load the context of a node in one round trip.
+async def load_contexts(accesses: Sequence[NodeAccess], zarr_format: int) -> list[NodeContext]:
+    """Load the contexts of nodes of one store in one round trip.
 
     Raises:
         MetadataError, LimitError: a document of an ancestor cannot be read.
     """
     rules = rules_of(zarr_format)
-    above: dict[str, NodeMetadata | None] = {}
-    documents_above: dict[str, Documents] = {}
-
-    async def read_ancestor(path: str) -> None:
-        ancestor, key = access.sibling(path), rules.consolidated_key
-        documents_above[path] = documents = await read_documents(ancestor, rules.ancestor_keys)
-        if key is None or not rules.consolidated_in_own_document or documents[key] is None:
-            above[path] = parse_documents(ancestor, documents, zarr_format)
-            return
-        # Its attributes are only there, because their own document is not fetched.
-        consolidated_above[path] = parse_documents(ancestor, {key: documents[key]}, zarr_format)
-        others = {name: value for name, value in documents.items() if name != key}
-        above[path] = parse_documents(ancestor, others, zarr_format) or consolidated_above[path]
-
-    consolidated_above: dict[str, NodeMetadata | None] = {}
-    paths = ancestors(access.path) if rules.ancestor_keys else []
+    paths = dict.fromkeys(path for access in accesses for path in ancestors(access.path))
+    above = [accesses[0].sibling(path) for path in paths]
+    # Not parsed: a damaged document occupies the path too.
+    own = [(access, rules.keys) for access in accesses]
     requests: list[Coroutine[Any, Any, Any]] = [
-        # Not parsed: a damaged document occupies the path too.
-        read_documents(access, rules.keys),
-        has_keys_below(access),
-        _load_other_formats(access, zarr_format),
-        *(read_ancestor(path) for path in paths),
+        read_each([*own, *((ancestor, rules.ancestor_keys) for ancestor in above if rules.ancestor_keys)]),
+        have_keys_below(accesses),
+        *(
+            load_consolidated_groups(accesses[0], [*paths], number, other_format=True)
+            for number in DOCUMENT_KEYS
+            if number != zarr_format and rules_of(number).consolidated_keys
+        ),
     ]
-    documents, has_keys, other_formats, *_ = await gather_all(requests)
-    consolidated = _consolidated_groups(access, paths, above | consolidated_above, documents_above)
-    ancestors_by_path = {path: above[path] for path in paths}
-    return NodeContext(documents, ancestors_by_path, bool(has_keys), (*consolidated, *other_formats))
+    documents, have_keys, *other_formats = await gather_all(requests)
+    nodes: dict[str, NodeMetadata | None] = {}
+    groups: list[ConsolidatedGroup | None] = []
+    for ancestor, found in zip(above, documents[len(own) :], strict=False):
+        nodes[ancestor.path], consolidated = _parse_ancestor(ancestor, found, zarr_format)
+        groups.append(as_consolidated(ancestor, consolidated, found))
+    groups += chain(*other_formats)
+    return [
+        NodeContext(
+            stored,
+            {path: nodes[path] for path in ancestors(access.path) if path in nodes},
+            bool(has_keys),
+            tuple([each for each in groups if each is not None and f"{access.path}/".startswith(each.access.prefix)]),
+        )
+        for access, stored, has_keys in zip(accesses, documents[: len(own)], have_keys, strict=True)
+    ]
+
+
+def _parse_ancestor(access: NodeAccess, documents: Documents, zarr_format: int) -> tuple[NodeMetadata | None, ...]:
+    """Return the metadata of a node above a change, and those that may be consolidated."""
+    rules = rules_of(zarr_format)
+    key = rules.consolidated_key
+    if key is None or not rules.consolidated_in_own_document or documents[key] is None:
+        metadata = parse_documents(access, documents, zarr_format)
+        return metadata, metadata
+    # Its attributes are only there, because their own document is not fetched.
+    consolidated = parse_documents(access, {key: documents[key]}, zarr_format)
+    others = {name: value for name, value in documents.items() if name != key}
+    return parse_documents(access, others, zarr_format) or consolidated, consolidated
 
 
 async def load_consolidated_ancestors(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
@@ -122,22 +143,26 @@ async def load_consolidated_ancestors(access: NodeAccess, zarr_format: int) -> l
 
 
 async def load_consolidated_groups(
-    access: NodeAccess, paths: Sequence[str], zarr_format: int
+    access: NodeAccess, paths: Sequence[str], zarr_format: int, *, other_format: bool = False
 ) -> list[ConsolidatedGroup]:
-    """Return the consolidated groups of this format at `paths`. Unreadable documents count as missing."""
-    keys = rules_of(zarr_format).consolidated_keys
-    if not keys:
-        return []
-    above: dict[str, NodeMetadata | None] = {}
-    documents_above: dict[str, Documents] = {}
+    """Return the consolidated groups of this format at `paths`. Unreadable documents count as missing.
 
-    async def read_group(path: str) -> None:
-        with suppress(MetadataError, LimitError, PermissionDeniedError, UnauthenticatedError):
-            documents_above[path] = await read_documents(access.sibling(path), keys)
-            above[path] = parse_documents(access.sibling(path), documents_above[path], zarr_format)
-
-    await for_each(read_group, paths)
-    return _consolidated_groups(access, paths, above, documents_above)
+    `other_format`: the nodes that are about to change have another format.
+    """
+    rules = rules_of(zarr_format)
+    groups: list[ConsolidatedGroup | None] = []
+    above = [access.sibling(path) for path in paths] if rules.consolidated_keys else []
+    read = await read_each([(each, rules.consolidated_keys) for each in above], ignored=_UNREADABLE)
+    for ancestor, documents in zip(above, read, strict=True):
+        if other_format and rules.consolidated_in_own_document:
+            # A document of its own holds consolidated metadata whatever its content is.
+            if any(value is not None for value in documents.values()):
+                groups.append(ConsolidatedGroup(ancestor, GroupMetadata(zarr_format), documents, other_format))
+            continue
+        with suppress(MetadataError, LimitError):
+            group = as_consolidated(ancestor, parse_documents(ancestor, documents, zarr_format), documents)
+            groups.append(group and replace(group, other_format=other_format))
+    return [group for group in groups if group is not None]
 
 
 def as_consolidated(
@@ -189,57 +214,12 @@ def below_array_error(access: NodeAccess, path: str) -> NodeTypeError:
     )
 
 
-async def _load_other_formats(access: NodeAccess, zarr_format: int) -> list[ConsolidatedGroup]:
-    """Return the consolidated groups of other formats above the node. Unreadable documents count as missing."""
-    keys = {
-        number: key
-        for number in DOCUMENT_KEYS
-        if number != zarr_format and (key := rules_of(number).consolidated_key) is not None
-    }
-    groups: list[ConsolidatedGroup] = []
-
-    async def read_ancestor(path: str) -> None:
-        ancestor = access.sibling(path)
-        try:
-            documents = await read_documents(ancestor, keys.values())
-        except (LimitError, PermissionDeniedError, UnauthenticatedError):
-            return
-        for number, key in keys.items():
-            if documents[key] is None:
-                continue
-            own = {key: documents[key]}
-            metadata: NodeMetadata | None = GroupMetadata(number)
-            # A document of its own holds consolidated metadata whatever its content is.
-            if not rules_of(number).consolidated_in_own_document:
-                try:
-                    metadata = parse_documents(ancestor, own, number)
-                except (MetadataError, LimitError):
-                    continue
-                if as_consolidated(ancestor, metadata, own) is None:
-                    continue
-            if isinstance(metadata, GroupMetadata):
-                groups.append(ConsolidatedGroup(ancestor, metadata, own, other_format=True))
-
-    await gather_all(read_ancestor(path) for path in ancestors(access.path))
-    return groups
-
-
 def _has_sentinel(metadata: GroupMetadata, documents: Documents) -> bool:
     rules = rules_of(metadata.zarr_format)
     if rules.consolidated_key is None or rules.consolidated_member is None:
         return False
     value = documents.get(rules.consolidated_key)
     return value is not None and f'"{rules.consolidated_member}"'.encode() in bytes(value.data)
-
-
-def _consolidated_groups(
-    access: NodeAccess,
-    paths: Sequence[str],
-    above: dict[str, NodeMetadata | None],
-    documents: dict[str, Documents],
-) -> list[ConsolidatedGroup]:
-    groups = [as_consolidated(access.sibling(path), above.get(path), documents.get(path, {})) for path in paths]
-    return [group for group in groups if group is not None]
 
 
 def group_keys(formats: Iterable[int] = tuple(DOCUMENT_KEYS)) -> tuple[str, ...]:
@@ -262,7 +242,7 @@ async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation
     levels = [root, *_levels_above(root)] if is_creation and isinstance(parent[0], BlockingStore) else [root]
     try:
         path = join_path(check_path(parent[1], None), access.path, None)
-        read = await read_now(levels, keys, until_found=True) or []
+        read = await read_now([(level, keys) for level in levels], until_found=True) or []
         documents = read[0] if read else await read_documents(root, keys)
     except (InvalidKeyError, LimitError, PermissionDeniedError, UnauthenticatedError):
         return None

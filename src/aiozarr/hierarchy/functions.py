@@ -23,7 +23,7 @@ from aiozarr.hierarchy.new_metadata import (
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
-from aiozarr.hierarchy.node_changes import create_node
+from aiozarr.hierarchy.node_changes import create_all
 from aiozarr.hierarchy.opening import check_no_mode, opens
 from aiozarr.hierarchy.view import View
 from aiozarr.schedule.events import current_recorder, observed
@@ -147,7 +147,7 @@ async def _create(
         # The handle is made first, because that checks the metadata as opening does.
         node = make(access.store, access.path, metadata, HandleOptions(access.settings, "r+", owns_store))
         check_store_writeable(access.store)
-        await create_node(access, metadata, overwrite=overwrite)
+        await create_all([access], [metadata], overwrite=overwrite)
         node._mark_stored()
         return node
 

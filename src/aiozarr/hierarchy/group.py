@@ -353,12 +353,12 @@ class Group(Node[GroupMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
-        from aiozarr.hierarchy.node_changes import create_node
+        from aiozarr.hierarchy.node_changes import create_all
 
         self._check_writeable()
         # The handle is made first, because that checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
-        await self._run_on_io_thread(lambda access: create_node(access, metadata, overwrite=overwrite), node.path)
+        await self._run_on_io_thread(lambda access: create_all([access], [metadata], overwrite=overwrite), node.path)
         node._mark_stored()
         return node
 

@@ -16,7 +16,7 @@ from aiozarr.hierarchy.change_context import (
     NodeContext,
     group_keys,
     load_consolidated_ancestors,
-    load_context,
+    load_contexts,
     store_documents,
 )
 from aiozarr.hierarchy.changes import erasures

@@ -7,15 +7,14 @@ must be equal; otherwise the destination is another node.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.engine.copy.copy_route import CopyPolicy
 from aiozarr.engine.copy.object_copier import ObjectCopier
 from aiozarr.errors import NodeExistsError, PreconditionFailedError, UnsupportedOperationError
-from aiozarr.hierarchy.change_context import ConsolidatedGroup, NodeContext, group_keys, load_context
+from aiozarr.hierarchy.change_context import ConsolidatedGroup, NodeContext, group_keys, load_contexts
 from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.erase import erase_node, node_exists_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, parse_documents
@@ -64,11 +63,7 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
     check_new_path(destination.path, zarr_format)
 
     async def load(source: NodeAccess, destination: NodeAccess) -> tuple[_Move, Sequence[ConsolidatedGroup]]:
-        requests: list[Coroutine[Any, Any, NodeContext]] = [
-            load_context(source, zarr_format),
-            load_context(destination, zarr_format),
-        ]
-        old, new = await gather_all(requests)
+        old, new = await load_contexts([source, destination], zarr_format)
         if not old.exists and not old.has_keys_below and not was_interrupted(source, destination):
             raise node_not_found_error(source.store, source.path)
         move = _Move(new)
@@ -90,7 +85,7 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
         return move, list(groups.values())
 
     async def apply(move: _Move, source: NodeAccess, destination: NodeAccess) -> tuple[None, NodeChanges]:
-        parents = await create_parents(destination, move.context, zarr_format)
+        parents = await create_parents(destination, [move.context], zarr_format)
         moved = await _copy(source, destination, zarr_format, move)
         await erase_node(source)
         return None, [(source.path, None), *parents, *moved]

@@ -21,6 +21,8 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -28,6 +30,7 @@ from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, run
 from aiozarr.engine.open_store import Target, opened_store
 from aiozarr.errors import (
+    AiozarrError,
     LimitError,
     NodeNotFoundError,
     PermissionDeniedError,
@@ -43,7 +46,7 @@ from aiozarr.schedule.events import Report, current_recorder
 from aiozarr.schedule.requests import retry_delay
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import BlockingStore, Store
-from aiozarr.stores.blocking import in_shared_thread
+from aiozarr.stores.blocking import call_batches
 
 if TYPE_CHECKING:
     from aiozarr.engine import ScheduledStore
@@ -184,6 +187,25 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
         LimitError: a document is larger than `Settings.max_metadata_bytes`.
         StoreError: a document could not be read.
     """
+    return (await read_each([(access, tuple(keys))]))[0]
+
+
+async def read_each(
+    requests: Sequence[tuple[NodeAccess, Sequence[str]]], *, ignored: tuple[type[AiozarrError], ...] = ()
+) -> list[Documents]:
+    """Fetch documents of several nodes concurrently, as `read_documents`. A node has none if its error is `ignored`."""
+
+    async def request(access: NodeAccess, keys: Sequence[str]) -> Documents:
+        try:
+            return await _request_documents(access, keys)
+        except ignored:
+            return {}
+
+    found = await read_now(requests)
+    return await gather_all(request(*each) for each in requests) if found is None else found
+
+
+async def _request_documents(access: NodeAccess, keys: Sequence[str]) -> Documents:
     scheduled = access.scheduled
     refusals: dict[str, StoreError] = {}
 
@@ -204,50 +226,48 @@ async def read_documents(access: NodeAccess, keys: Iterable[str]) -> Documents:
                 error.limit = "max_metadata_bytes"
             raise
 
-    requested = tuple(keys)
-    found = await read_now([access], requested)
-    if found is not None:
-        return found[0]
-    values = await gather_all(fetch(key) for key in requested)
+    values = await gather_all(fetch(key) for key in keys)
     if refusals and not any(value is not None for value in values):
-        refusal = refusals[next(key for key in requested if key in refusals)]
+        refusal = refusals[next(key for key in keys if key in refusals)]
         refusal.message = f"the metadata of {access.url} could not be read: {refusal.message}"
         raise refusal
-    return dict(zip(requested, values, strict=True))
+    return dict(zip(keys, values, strict=True))
 
 
 async def read_now(
-    accesses: Sequence[NodeAccess], keys: Sequence[str], *, until_found: bool = False
+    requests: Sequence[tuple[NodeAccess, Sequence[str]]], *, until_found: bool = False
 ) -> list[Documents] | None:
-    """Read these documents of nodes of a local store in one thread, without a request for each.
+    """Read documents of nodes of a local store in one thread, without a request for each.
 
-    `until_found`: no documents are read after the first node that has one.
+    Args:
+        requests: the nodes, each with the keys of its documents.
+        until_found: no documents are read after the first node that has one.
 
     Returns: the documents of each node. None: each has to be requested, because the store overrides reads, the requests
     are counted, or one has failed and may be repeated.
     """
-    if not all(access.reads_now for access in accesses):
+    if not all(access.reads_now for access, _ in requests):
         return None
 
-    def fetch(access: NodeAccess, key: str) -> Value | None:
-        assert isinstance(access.store, BlockingStore)
-        return access.store.fetch_now(access.prefix + key, max_bytes=access.settings.max_metadata_bytes)
-
-    def read() -> list[Documents]:
+    def read(*requests: tuple[NodeAccess, Sequence[str]]) -> list[Documents]:
         found: list[Documents] = []
-        for access in accesses:
-            found.append({key: fetch(access, key) for key in keys})
+        for access, keys in requests:
+            store, prefix, max_bytes = access.store, access.prefix, access.settings.max_metadata_bytes
+            assert isinstance(store, BlockingStore)
+            found.append({key: store.fetch_now(prefix + key, max_bytes=max_bytes) for key in keys})
             if until_found and any(value is not None for value in found[-1].values()):
                 break
         return found
 
+    calls = [partial(read, *requests)] if until_found else [partial(read, each) for each in requests]
+    futures = [*map(call_batches().start, calls)]
     try:
-        return await in_shared_thread(read)
+        return [*chain(*[await each for each in futures])]
     except LimitError:
         return None
     except StoreError as error:
         # Wait as after a failed request, so that a busy store can recover and a cancellation takes effect.
-        delay = retry_delay(error, accesses[0].settings)
+        delay = retry_delay(error, requests[0][0].settings)
     if delay is not None:
         await asyncio.sleep(delay)
     return None
@@ -388,20 +408,31 @@ def node_not_found_error(
 
 
 async def has_keys_below(access: NodeAccess) -> bool | None:
-    """Return whether the store lists any key below the node. Stops at the first key.
+    """Return whether the store lists any key below the node, as `have_keys_below`."""
+    return (await have_keys_below([access]))[0]
 
-    Returns: None if the store cannot list or refuses to.
+
+async def have_keys_below(accesses: Sequence[NodeAccess]) -> list[bool | None]:
+    """Return for each node of one store whether any key is listed below it. Stops at the first key.
+
+    None stands for a node below which the store cannot list, or refuses to.
     """
-    if not access.store.supports.listable:
-        return None
-    store, prefix = access.store, access.prefix
-    if access.reads_now:
+    store = accesses[0].store
+    if not store.supports.listable:
+        return [None] * len(accesses)
+    if accesses[0].reads_now:
         from aiozarr.stores.local.store import LocalStore, has_keys
 
         if isinstance(store, LocalStore) and type(store).scan is LocalStore.scan:
             with suppress(StoreError):
-                return await in_shared_thread(lambda: has_keys(store, prefix))
-    entries = access.scheduled.scan(prefix)
+                start = call_batches().start
+                futures = [start(partial(has_keys, store, each.prefix)) for each in accesses]
+                return [await each for each in futures]
+    return await gather_all(map(_lists_any, accesses))
+
+
+async def _lists_any(access: NodeAccess) -> bool | None:
+    entries = access.scheduled.scan(access.prefix)
     try:
         async for _ in entries:
             return True

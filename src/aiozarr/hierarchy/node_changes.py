@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress, groupby, islice
 from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
@@ -19,7 +20,7 @@ from aiozarr.hierarchy.change_context import (
     group_keys,
     lacks_own_document,
     load_consolidated_ancestors,
-    load_context,
+    load_contexts,
     replace_documents,
     resolve_outermost,
     store_documents,
@@ -45,54 +46,74 @@ from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 
 MAX_UPDATES = 100
 """Attempts to update a node against other writers. Each failed attempt is another writer's success."""
+CREATED_NODES = 64
+"""Nodes that are created together."""
+CHECKED_NODES = 16
+"""Nodes whose checks, which seldom need a request, run concurrently."""
 
 
-async def create_node(access: NodeAccess, metadata: NodeMetadata, *, overwrite: bool) -> None:
-    """Store the documents of a new node, and of the groups above it that have none. The node's own come last.
+async def create_all(accesses: Sequence[NodeAccess], nodes: Sequence[NodeMetadata], *, overwrite: bool) -> None:
+    """Store the documents of new nodes, and of the groups above them that have none. A node's own document comes last.
 
-    A group without a document becomes explicit, and the nodes below it stay. Other files do not hinder an array.
+    All nodes are checked before anything is stored. A group without a document becomes explicit, and the nodes below it
+    stay. Other files do not hinder an array.
+
+    Args:
+        accesses: the accesses to the nodes of one store. None is above another one.
+        nodes: their metadata, of one format.
+        overwrite: first erase the nodes that are stored there.
 
     Raises:
-        InvalidKeyError: a name in the path is reserved.
+        InvalidKeyError: a name in a path is reserved.
         NodeExistsError: a node or chunks are stored there, and `overwrite` is false. Of two creators one gets it.
         NodeTypeError: a node above is an array, also one above the root of the store, or of another format.
         UnsupportedOperationError: the store cannot list the keys that `overwrite` would have to erase.
     """
-    check_new_path(access.path, metadata.zarr_format)
-    documents = render_node(metadata)
+    zarr_format = nodes[0].zarr_format
+    for access in accesses:
+        check_new_path(access.path, zarr_format)
+    all_documents = [render_node(metadata) for metadata in nodes]
 
-    async def load(access: NodeAccess) -> tuple[NodeContext, Sequence[ConsolidatedGroup]]:
-        context = await load_context(access, metadata.zarr_format)
+    async def load(*accesses: NodeAccess) -> tuple[list[NodeContext], Sequence[ConsolidatedGroup]]:
+        contexts = await load_contexts(accesses, zarr_format)
 
-        async def occupied() -> NodeExistsError | None:
-            unfinished = documents if lacks_own_document(context.documents, documents) else {}
-            exists = context.exists and not unfinished
-            if overwrite or not (
-                exists or (context.has_keys_below and await is_occupied(access, metadata, unfinished))
-            ):
-                return None
-            return await node_exists_error(access)
+        async def check(number: int) -> None:
+            access, context, documents = accesses[number], contexts[number], all_documents[number]
 
-        await check_creatable(access, context, metadata.zarr_format, occupied)
-        if context.exists:
-            await check_erasable(access)
-        return context, context.consolidated
+            async def occupied() -> NodeExistsError | None:
+                unfinished = documents if lacks_own_document(context.documents, documents) else {}
+                exists = context.exists and not unfinished
+                if overwrite or not (
+                    exists or (context.has_keys_below and await is_occupied(access, nodes[number], unfinished))
+                ):
+                    return None
+                return await node_exists_error(access)
 
-    async def apply(context: NodeContext, access: NodeAccess) -> tuple[None, NodeChanges]:
-        erases = overwrite and (context.exists or context.has_keys_below)
-        if erases:
-            await erase_node(access)
-        parents = await create_parents(access, context, metadata.zarr_format)
-        try:
-            await store_documents(access, documents, replace=overwrite)
-        except PreconditionFailedError as error:
-            raise await node_exists_error(access) from error
-        # The previous node is erased before the new one is stored.
-        erased = [(access.path, None)] if erases else []
-        return None, [*erased, *parents, (access.path, metadata)]
+            await check_creatable(access, context, zarr_format, occupied)
+            if context.exists:
+                await check_erasable(access)
 
-    await update_nodes([access], (*group_keys(), ARRAY_KEY), load, apply, is_creation=True)
-    formats_of(access.engine).record(access.store, access.path, metadata.zarr_format)
+        await for_each(check, range(len(nodes)), concurrency=CHECKED_NODES)
+        return contexts, [*{id(group): group for each in contexts for group in each.consolidated}.values()]
+
+    async def apply(contexts: list[NodeContext], *accesses: NodeAccess) -> tuple[None, NodeChanges]:
+        async def store(number: int) -> None:
+            try:
+                await store_documents(accesses[number], all_documents[number], replace=overwrite)
+            except PreconditionFailedError as error:
+                raise await node_exists_error(accesses[number]) from error
+
+        occupied = [overwrite and (each.exists or each.has_keys_below) for each in contexts]
+        await for_each(erase_node, [*compress(accesses, occupied)])
+        parents = await create_parents(accesses[0], contexts, zarr_format)
+        await for_each(store, range(len(nodes)))
+        # The previous nodes are erased before the new ones are stored.
+        erased = [(access.path, None) for access in compress(accesses, occupied)]
+        return None, [*erased, *parents, *zip([access.path for access in accesses], nodes, strict=True)]
+
+    await update_nodes(accesses, (*group_keys(), ARRAY_KEY), load, apply, is_creation=True)
+    for access in accesses:
+        formats_of(access.engine).record(access.store, access.path, zarr_format)
 
 
 async def update_node(
@@ -236,11 +257,17 @@ async def check_creatable(
 
 
 async def create_parents(
-    access: NodeAccess, context: NodeContext, zarr_format: int
+    access: NodeAccess, contexts: Iterable[NodeContext], zarr_format: int
 ) -> list[tuple[str, NodeMetadata | None]]:
-    """Store the documents of the groups above the node that have none, and return these groups with their paths."""
+    """Store the documents of the groups above new nodes that have none, and return these groups with their paths.
+
+    Args:
+        access: the access to one of the nodes.
+        contexts: their contexts.
+        zarr_format: their format.
+    """
     group = implicit_group(zarr_format)
-    missing = _missing_parents(access, context)
+    missing = dict.fromkeys(path for context in contexts for path in _missing_parents(access, context))
     await gather_all(create_group_document(access.sibling(path), group) for path in missing)
     return [(path, group) for path in missing]
 
@@ -285,7 +312,7 @@ async def create_nodes(access: NodeAccess, nodes: Mapping[str, NodeMetadata], *,
 
     Raises:
         ValueError: a node is below an array of the mapping.
-        NodeExistsError, NodeTypeError: as `create_node`. Nodes that were stored before remain.
+        NodeExistsError, NodeTypeError: as `create_all`. Nodes that were stored before remain.
     """
     for path in nodes:
         for ancestor in ancestors(path):
@@ -295,8 +322,8 @@ async def create_nodes(access: NodeAccess, nodes: Mapping[str, NodeMetadata], *,
         accesses = await resolve_outermost([access.sibling(path) for path in nodes], group_keys())
         nodes = {each.path: metadata for each, metadata in zip(accesses, nodes.values(), strict=True)}
         access = accesses[0]
-    levels: dict[int, list[str]] = {}
-    for path in nodes:
-        levels.setdefault(path.count("/"), []).append(path)
-    for _, paths in sorted(levels.items()):
-        await for_each(lambda path: create_node(access.sibling(path), nodes[path], overwrite=overwrite), paths)
+    paths = sorted(nodes, key=lambda path: path.count("/"))
+    for _, level in groupby(paths, key=lambda path: path.count("/")):
+        while batch := [*islice(level, CREATED_NODES)]:
+            accesses = [access.sibling(path) for path in batch]
+            await create_all(accesses, [nodes[path] for path in batch], overwrite=overwrite)

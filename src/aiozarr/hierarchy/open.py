@@ -277,10 +277,10 @@ async def _open(
         if metadata is None and create is not None:
             node = handle(create)
             check_store_writeable(access.store)
-            from aiozarr.hierarchy.node_changes import create_node
+            from aiozarr.hierarchy.node_changes import create_all
 
             try:
-                await create_node(access, create, overwrite=False)
+                await create_all([access], [create], overwrite=False)
                 node._mark_stored()
                 return node
             except NodeExistsError:

@@ -102,7 +102,7 @@ class BlockingStore(Store):
         return await in_thread(lambda: self.fetch_now(key, range, if_match=if_match, **bound))
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
-        return await self._write(lambda: self.set_now(key, value, precondition=precondition))
+        return await self._write(partial(self.set_now, key, value, precondition=precondition), memoryview(value).nbytes)
 
     async def erase(self, key: str) -> None:
         await self._write(lambda: self.erase_now(key))
@@ -110,8 +110,8 @@ class BlockingStore(Store):
     async def erase_if_match(self, key: str, version: Version) -> None:
         await self._write(lambda: self.erase_if_match_now(key, version))
 
-    async def _write(self, call: Callable[[], T]) -> T:
-        return call() if self.is_in_memory else await in_thread_uncancelled(call)
+    async def _write(self, call: Callable[[], T], nbytes: int = 0) -> T:
+        return call() if self.is_in_memory else await in_thread_uncancelled(call, is_shared=nbytes <= MAX_SHARED_BYTES)
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -120,9 +120,9 @@ async def in_thread(call: Callable[[], T]) -> T:
     return call() if future is None else await future
 
 
-async def in_thread_uncancelled(call: Callable[[], T]) -> T:
-    """Return `call()`, run in a thread. A cancellation is raised only after `call` has ended."""
-    future = start_in_thread(call)
+async def in_thread_uncancelled(call: Callable[[], T], *, is_shared: bool = False) -> T:
+    """Return `call()`, run in a thread of its own or a shared one. A cancellation is raised only after `call` ended."""
+    future = call_batches().start(call) if is_shared else start_in_thread(call)
     if future is None:
         return call()
     try:
@@ -162,6 +162,8 @@ async def iterate_in_thread(batches: Iterator[T]) -> AsyncGenerator[T, None]:
 
 MAX_THREADS = 4
 """Threads that share the calls of one turn, because a network disk serves several calls at once."""
+MAX_SHARED_BYTES = 64 << 10
+"""Larger values are written by a thread of their own: writing them takes longer than handing them over."""
 MIN_CALLS = 16
 """Fewer calls are not worth another thread: this many small reads of a local disk take 0.1 ms."""
 
@@ -169,20 +171,20 @@ MIN_CALLS = 16
 class CallBatches:
     """Runs the calls of two turns of the loop together: those of a task, and those of the tasks that it starts.
 
-    Used on the I/O thread only.
+    Used on one loop.
     """
 
     def __init__(self) -> None:
         self._calls: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
-    async def call(self, function: Callable[[], T]) -> T:
-        """Return `function()`, run in a thread. A cancellation does not await it, so it must have no side effects."""
+    def start(self, function: Callable[[], T]) -> asyncio.Future[T]:
+        """Return the future of `function()`, which runs in a thread even if the future is cancelled."""
         loop = asyncio.get_running_loop()
         if not self._calls:
             loop.call_soon(loop.call_soon, self._start)
         future: asyncio.Future[T] = loop.create_future()
         self._calls.append((function, future))
-        return await future
+        return future
 
     def _start(self) -> None:
         calls, self._calls = self._calls, []
@@ -192,9 +194,9 @@ class CallBatches:
             run = partial(_run, [function for function, _ in part])
             started = start_in_thread(run)
             if started is None:  # the interpreter is exiting
-                _deliver(part, run())
-            else:
-                started.add_done_callback(partial(_ended, part))
+                started = asyncio.get_running_loop().create_future()
+                started.set_result(run())
+            started.add_done_callback(partial(_deliver, part))
 
 
 def _run(functions: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | None]]:
@@ -207,31 +209,23 @@ def _run(functions: Sequence[Callable[[], Any]]) -> list[tuple[Any, Exception | 
     return outcomes
 
 
-def _ended(calls: Sequence[tuple[object, asyncio.Future[Any]]], done: asyncio.Future[Any]) -> None:
-    if not done.cancelled():
-        _deliver(calls, done.result())
+def _deliver(calls: Sequence[tuple[object, asyncio.Future[Any]]], done: asyncio.Future[Any]) -> None:
+    if done.cancelled():  # the threads were shut down
+        for _, future in calls:
+            future.cancel()
         return
-    for _, future in calls:  # the threads were shut down
-        future.cancel()
-
-
-def _deliver(calls: Sequence[tuple[object, asyncio.Future[Any]]], outcomes: Sequence[tuple[Any, Any]]) -> None:
-    for (_, future), (result, error) in zip(calls, outcomes, strict=True):
+    for (_, future), (result, error) in zip(calls, done.result(), strict=True):
         if future.done():
             continue  # its task was cancelled meanwhile
         if error is None:
             future.set_result(result)
         else:
             future.set_exception(error)
+            future.exception()  # retrieved: a task that awaits several calls raises one error only
 
 
-_batches = PerLoop(lambda _: CallBatches())
-
-
-async def in_shared_thread(function: Callable[[], T]) -> T:
-    """Do as `in_thread`, with calls of other tasks: handing over costs five times as much as a small read."""
-    return await _batches.get().call(function)
-
+call_batches: Callable[[], CallBatches] = PerLoop(lambda _: CallBatches()).get
+"""Returns the batches of the running loop: handing over a call costs five times as much as a small read."""
 
 UNDO_SECONDS = 5.0
 """The time limit for undoing a failed operation, for example for removing the parts of an upload."""

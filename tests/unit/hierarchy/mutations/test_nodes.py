@@ -214,6 +214,32 @@ async def test_the_nodes_of_a_level_are_created_concurrently(remote: Any) -> Non
     assert most >= 15
 
 
+async def test_the_groups_above_are_read_once_for_the_nodes_of_a_level(remote: Any) -> None:
+    root = await aiozarr.create_group(remote, "g/h")
+    await aiozarr.consolidate_metadata(remote, "g/h")
+    requests: list[tuple[str, str]] = []
+
+    async def note(operation: str, key: str) -> None:
+        requests.append((operation, key))
+
+    remote._before = note
+    await root.create_hierarchy({f"n{n}": {"shape": 1, "dtype": "i1"} for n in range(30)})
+    # All are read again, alone, because there are consolidated metadata. These are invalidated and rewritten once.
+    assert requests.count(("fetch", "g/h/n7/zarr.json")) == requests.count(("fetch", "g/zarr.json")) == 2
+    assert requests.count(("set", "g/h/zarr.json")) == 2
+    stored = (await aiozarr.open_group(remote, "g/h")).metadata.consolidated
+    assert stored is not None
+    assert len(stored.nodes) == 30
+
+
+async def test_nothing_is_stored_beside_a_node_that_exists(store: Store) -> None:
+    root = await aiozarr.create_group(store)
+    await root.create_group("n7")
+    with pytest.raises(aiozarr.NodeExistsError, match="n7"):
+        await root.create_hierarchy({f"n{n}": {} for n in range(30)})
+    assert [name async for name, _ in root.members()] == ["n7"]
+
+
 async def test_a_read_only_group_changes_nothing(memory: MemoryStore) -> None:
     await (await aiozarr.create_group(memory)).create_group("g")
     root = await aiozarr.open_group(memory)
