@@ -12,13 +12,13 @@ from weakref import ref
 
 from aiozarr.memory import empty_bytes
 
-MAX_POOLED_BYTES = 16 << 20
+MAX_POOLED_BYTES = 64 << 20
 """Bytes that are reused, in use or free; bodies beyond have memory of their own."""
 
 MIN_BLOCK_BYTES = 32 << 10
 """Smaller memory comes from the allocator, which reuses it itself."""
 
-MAX_BLOCK_BYTES = MAX_POOLED_BYTES // 4
+MAX_BLOCK_BYTES = MAX_POOLED_BYTES // 16
 
 STEPS = 16
 """Block sizes between one power of two and the next: at most a sixteenth of a block is unused."""

@@ -64,7 +64,7 @@ def test_memory_that_any_view_references_is_not_reused() -> None:
 
 def test_the_pooled_memory_is_bounded() -> None:
     bodies = BufferPool()
-    for count, size in ((400, SIZE), (40, MAX_BLOCK_BYTES), (300, 50_000), (1000, MIN_BLOCK_BYTES)):
+    for count, size in ((1600, SIZE), (40, MAX_BLOCK_BYTES), (1400, 50_000), (4000, MIN_BLOCK_BYTES)):
         views = [bodies.take(size) for _ in range(count)]
         assert len({place(view) for view in views}) == count
         del views
@@ -80,7 +80,7 @@ def test_unused_memory_is_freed() -> None:
     bodies.sweep()
     assert bodies.free_bytes == 0
     # None of it counts as held any more.
-    views = [bodies.take(SIZE) for _ in range(400)]
+    views = [bodies.take(SIZE) for _ in range(800)]
     del views
     assert bodies.free_bytes > MAX_POOLED_BYTES - MAX_BLOCK_BYTES
 
