@@ -38,8 +38,9 @@ def read_steps(operation: ReadOperation, reads: Sequence[Read]) -> Iterator[Call
             continue
         chunks = WholeChunks(operation, read)
         if not operation.queue.is_blocking or operation.has_cache:
+            begin = chunks.begin
             for part in read.parts:
-                yield partial(chunks.begin, part)
+                yield partial(begin, part)
             continue
         parts = iter(read.parts)
         for part in parts:
@@ -119,8 +120,10 @@ class WholeChunks(Subscriber[ReadOperation]):
             self._begin(key, output)
 
     def _begin(self, key: str, output: ChunkOutput, location: Location | None = None) -> None:
-        pipeline = self.read.layout.largest.pipeline
-        if pipeline.raw is None or not self._begin_partial(key, output, location):
+        raw = self.read.layout.largest.pipeline.raw
+        # A chunk that costs no more than the gap that a request reads over is fetched whole.
+        is_whole = raw is None or raw.nbytes <= self.operation.merge_limits.gap
+        if is_whole or not self._begin_partial(key, output, location):
             self.request(key, output, location)
 
     def _begin_partial(self, key: str, output: ChunkOutput, location: Location | None) -> bool:

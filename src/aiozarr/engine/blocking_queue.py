@@ -75,6 +75,9 @@ class BlockingQueue:
             self._prepaid.remove(request)
             asyncio.get_running_loop().call_soon(request.completed, asyncio.CancelledError())
 
+    def respond(self, request: ScheduledRequest, error: Exception | None) -> None:
+        raise AssertionError("workers take the responses of blocking stores")
+
     def merge_limits(self, settings: Settings) -> MergeLimits:
         # Small requests keep all threads busy; merging only saves system calls.
         gap = LOCAL_GAP if settings.gap == "auto" else settings.gap

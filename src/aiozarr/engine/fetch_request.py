@@ -14,7 +14,7 @@ from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.worker_pool import WorkItem, complete_all
 from aiozarr.errors import ChangedError, ShortReadError, StoreError, UnauthenticatedError
 from aiozarr.model import ByteRange, Range, Suffix, Value, Version
-from aiozarr.schedule.requests import RequestQueue, Respond, ScheduledRequest
+from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 from aiozarr.stores.capabilities import NowaitStore, PendingFetch
@@ -155,7 +155,6 @@ class FetchRequest(ObjectRequest):
 
     __slots__ = (
         "_fetch",
-        "_respond",
         "_waiting",
         "bound",
         "condition",
@@ -203,13 +202,12 @@ class FetchRequest(ObjectRequest):
 
     # --- without a task: the store calls `fetched` or `failed` ------------------------------------------------------
 
-    def start_nowait(self, respond: Respond) -> PendingFetch | None:
+    def start_nowait(self) -> PendingFetch | None:
         store = self.store
         if self._fetch is not None or not isinstance(store, NowaitStore):
             return None
         if type(self.range) is Suffix and not store.supports.suffix_reads:
             return None
-        self._respond = respond
         return store.fetch_nowait(self.key, self.range, self.condition, self, **self.bound)
 
     def fetched(self, value: Value | None) -> None:
@@ -217,16 +215,16 @@ class FetchRequest(ObjectRequest):
         try:
             self.take(value)
         except StoreError as error:
-            self._respond(self, error)
+            self.queue.respond(self, error)
         else:
-            self._respond(self, None)
+            self.queue.respond(self, None)
 
     def failed(self, error: Exception) -> None:
         """Take the error of a store that was asked without a task."""
         if isinstance(error, StoreError) and self.take_refusal(error):
             self.fetched(None)
         else:
-            self._respond(self, error)
+            self.queue.respond(self, error)
 
     def preconnect(self, requests: int) -> None:
         if isinstance(self.store, NowaitStore):

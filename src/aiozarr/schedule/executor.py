@@ -27,8 +27,8 @@ class RequestExecutor:
 
     The states of a request, and the calls that lead from one to the next::
 
-        queued ──admit──> admitted ──start_nowait──> nowait ──_respond─────────────> completed
-          │                  │                        │  └──_respond(StoreError)─┐       ↑
+        queued ──admit──> admitted ──start_nowait──> nowait ──respond──────────────> completed
+          │                  │                        │  └──respond(StoreError)──┐       ↑
           │                  └──(store needs a task)──│─────────────────> task <─┘       │
           │                                           │                    └──retry ends─┤
           └──cancel───────────────────────────────────┴──cancel──────────────────────────┘
@@ -180,7 +180,7 @@ class RequestExecutor:
             request.waited = self._admission.waited(request, request.started)
         request.attempts += 1
         try:
-            request.pending_fetch = request.start_nowait(self._respond)
+            request.pending_fetch = request.start_nowait()
         except Exception:
             # The task that sends the request again gets the same exception.
             request.pending_fetch = None
@@ -190,8 +190,7 @@ class RequestExecutor:
         self._nowait.add(request)
         return True
 
-    def _respond(self, request: ScheduledRequest, error: Exception | None) -> None:
-        """Take the response of a request that `start_nowait` has sent, or its error."""
+    def respond(self, request: ScheduledRequest, error: Exception | None) -> None:
         responses = self._responses
         responses.append((request, error))
         if len(responses) > 1:

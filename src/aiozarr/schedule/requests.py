@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
@@ -113,8 +113,8 @@ class ScheduledRequest(ABC):
         self.task: asyncio.Task[object] | None = None
         self.pending_fetch: PendingFetch | None = None
 
-    def start_nowait(self, respond: Respond) -> PendingFetch | None:
-        """Send the request without waiting. `respond(request, error)` is called when its response has come.
+    def start_nowait(self) -> PendingFetch | None:
+        """Send the request without waiting. `RequestQueue.respond` is called when its response has come.
 
         Returns: the request in flight, or None if it was not sent because that needs a task.
         """
@@ -197,9 +197,6 @@ async def retry(
             return result
 
 
-Respond: TypeAlias = Callable[[ScheduledRequest, Exception | None], None]
-
-
 class RequestSource(ABC):
     """A caller that hands out its requests when the queue asks for them.
 
@@ -258,6 +255,9 @@ class RequestQueue(Protocol):
 
     def submit_prepaid(self, requests: Sequence[ScheduledRequest]) -> None:
         """Send requests whose bytes are counted already, before all others, because their responses free bytes."""
+
+    def respond(self, request: ScheduledRequest, error: Exception | None) -> None:
+        """Take the response of a request that `ScheduledRequest.start_nowait` has sent, or its error."""
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
         """Return how far ranges of one object are merged into one request, for a caller with these settings."""

@@ -12,7 +12,7 @@ import pytest
 from aiozarr.errors import StoreError, ThrottledError
 from aiozarr.schedule.admission import START, Budget
 from aiozarr.schedule.executor import MAX_UNUSED_QUEUES, RequestExecutor, RequestQueues
-from aiozarr.schedule.requests import RequestSource, Respond, RetryPolicy, ScheduledRequest
+from aiozarr.schedule.requests import RequestSource, RetryPolicy, ScheduledRequest
 from aiozarr.stores.capabilities import PendingFetch
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 
@@ -83,8 +83,8 @@ class Immediate(Slow):
         self.ends: list[BaseException | None] = []
         self.task_attempts = 0
 
-    def start_nowait(self, respond: Respond) -> PendingFetch | None:
-        return InFlight(self, respond) if self.is_nowait else None
+    def start_nowait(self) -> PendingFetch | None:
+        return InFlight(self) if self.is_nowait else None
 
     async def send(self) -> None:
         self.task_attempts += 1
@@ -100,14 +100,13 @@ class Immediate(Slow):
 class InFlight:
     """The request in flight of an `Immediate`."""
 
-    def __init__(self, call: Immediate, respond: Respond) -> None:
+    def __init__(self, call: Immediate) -> None:
         self.call = call
-        self.respond = respond
         self.timer = asyncio.get_running_loop().call_later(1, self.end)
 
     def end(self) -> None:
         error = self.call.outcomes.pop(0) if self.call.outcomes else None
-        self.respond(self.call, error)
+        self.call.executor.respond(self.call, error)
 
     def give_up(self) -> None:
         self.timer.cancel()

@@ -30,7 +30,7 @@ def request() -> Minimal:
 
 def test_a_request_needs_a_task_and_opens_no_connections_unless_it_says_otherwise() -> None:
     made = request()
-    assert made.start_nowait(lambda *_: None) is None
+    assert made.start_nowait() is None
     assert made.pending_fetch is None
     made.preconnect(10)
     assert (made.held, made.attempts, made.cancelled) == (5, 0, False)
