@@ -20,7 +20,7 @@ RESPONSE = "Connection._begin_body"
 MAX_LINES = 40
 # Hand-overs, modules and functions by the length of the array's sides.
 # If no worker is busy, the I/O thread decodes the few chunks of a small array itself.
-MAX_WAYS = {64: (5, 51, 264), 256: (7, 52, 272)}
+MAX_WAYS = {64: (5, 51, 265), 256: (7, 52, 273)}
 
 
 def lines_of(block: str) -> Iterator[tuple[str, str]]:

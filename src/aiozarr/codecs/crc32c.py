@@ -67,4 +67,5 @@ class Crc32cCodec(UnconfiguredCodec, ChecksumCodec):
 
     name = "crc32c"
 
-    _checksum = staticmethod(crc32c)
+    def _checksum(self, content: Buffer) -> int:
+        return crc32c(content)

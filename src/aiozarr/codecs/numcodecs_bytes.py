@@ -145,7 +145,8 @@ class NumcodecsCrc32cCodec(_PlacedChecksumCodec):
     name = "numcodecs.crc32c"
     usual_location = "end"
 
-    _checksum = staticmethod(crc32c)
+    def _checksum(self, content: Buffer) -> int:
+        return crc32c(content)
 
 
 @register
