@@ -71,7 +71,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11350,
+    "stores": 11360,
     "engine": 7850,
     "hierarchy": 5900,
     "codecs": 4440,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
 
-from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.model import Entry
 from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
@@ -21,7 +21,6 @@ from aiozarr.stores.reference.target_stores import TargetStore
 from aiozarr.stores.urls import from_url
 
 _MISSING_PATH, _INLINED_PATH = "", "__inlined__"
-_tables = SerialNumbers()
 
 
 def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] | Store | None] | None = None) -> Store:
@@ -41,11 +40,10 @@ def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] |
     members = getattr(store, "__dict__", {})
     if not {"_group", "_registry"} <= members.keys():
         raise TypeError(f"expected a ManifestStore of VirtualiZarr, not {type(store).__name__}")
-    number = _tables.next()
     return store_of_table(
         ManifestTable(members["_group"], members["_registry"], tuple(check_resolve(resolve))),
         url="manifests://",
-        identity=("manifests", number),
+        identity=("manifests", os.urandom(16)),
         open_url=from_url,
         resolve=resolve,
     )

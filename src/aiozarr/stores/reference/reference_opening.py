@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Hashable, Mapping
+from hashlib import blake2b
 from typing import Any
 
-from aiozarr.common.fork_safe import SerialNumbers
 from aiozarr.errors import InvalidMetadataError, PermissionDeniedError, StoreError, UnsupportedMetadataError
 from aiozarr.http1.url import fingerprint
 from aiozarr.model import Entry
@@ -42,12 +43,16 @@ class DocumentTable(ReferenceTable):
             await self._loaded.load(part)
         elif self._table is None:
             try:
-                self._table = await self._open()
+                table, reading_id = await self._open()
             except (InvalidMetadataError, UnsupportedMetadataError) as error:
                 error.node = self._store.url_of(self._key)
                 raise
+            if self._table is None:
+                self.reading_id = reading_id
+                self._table = table
 
-    async def _open(self) -> ReferenceTable:
+    async def _open(self) -> tuple[ReferenceTable, bytes]:
+        """Return the table, and what stands for its content."""
         if not self._key.lower().endswith(".json"):
             prefix = f"{self._key}/" if self._key else ""
             try:
@@ -55,11 +60,12 @@ class DocumentTable(ReferenceTable):
             except PermissionDeniedError:
                 members = None  # the response of some buckets for a key that they do not have
             if members is not None:
-                return await in_thread(lambda: ParquetTable(self._store, prefix, members))
+                # Its record files, which are read later, may change by themselves.
+                return await in_thread(lambda: ParquetTable(self._store, prefix, members)), os.urandom(16)
         data = None if not self._key else await read_document(self._store, self._key)
         if data is None:
             raise StoreError("there is no document of references", store=self._store.url, key=self._key or None)
-        return await in_thread(lambda: parse(data))
+        return await in_thread(lambda: (parse(data), blake2b(data, digest_size=16).digest()))
 
     @property
     def _loaded(self) -> ReferenceTable:
@@ -83,9 +89,6 @@ class DocumentTable(ReferenceTable):
         return {**vars(self), "_table": None}
 
 
-_tables = SerialNumbers()
-
-
 def open_references(target: tuple[Store, str, str] | Mapping[str, Any], **access: Any) -> ReferenceStore:
     """Return the store of the references in a document, or in memory.
 
@@ -99,7 +102,7 @@ def open_references(target: tuple[Store, str, str] | Mapping[str, Any], **access
     """
     if isinstance(target, Mapping):
         table = from_mapping(target)
-        return store_of_table(table, url="reference://", identity=("memory", _tables.next()), **access)
+        return store_of_table(table, url="reference://", identity=("memory", os.urandom(16)), **access)
     store, key, location = target
     url, identity = f"reference::{store.url_of(key)}", (store.identity, key)
     return store_of_table(DocumentTable(store, key), url=url, identity=identity, document=location, **access)
@@ -123,7 +126,7 @@ def store_of_table(
     Args:
         table: the table.
         url: the URL of the store.
-        identity: equal for equal tables.
+        identity: equal for equal tables, in all processes; what a document holds is not part of it.
         open_url: opens the stores of referenced objects.
         document: the location of the table; None for one that has no origin.
         own_options: storage options of the origin of the document.

@@ -239,11 +239,11 @@ class ReferenceStore(LocatingStore):
     def origin(self) -> Hashable:
         """The origin of the referenced objects, if a single one is known."""
         origins = {store.origin for store in self._resolver.stores}
-        return origins.pop() if len(origins) == 1 else self.identity
+        return origins.pop() if len(origins) == 1 else (self._identity, self._prefix)
 
     @property
     def identity(self) -> Hashable:
-        return (ReferenceStore, self._identity, self._prefix)
+        return (ReferenceStore, self._identity, self._table.reading_id, self._prefix)
 
     def parent_store(self) -> tuple[Store, str] | None:
         above, name = split_root(self._prefix)

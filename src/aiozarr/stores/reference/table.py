@@ -34,7 +34,13 @@ class ReferenceTable(ABC):
     """A table of references. A part of it is loaded when one of its keys is first needed.
 
     A table never changes. `find` may be called from any thread; the other methods are called on a loop.
+
+    Attributes:
+        reading_id: stands for what a document held when the table was read from it. None before that, and for a table
+            that is read from no document.
     """
+
+    reading_id: Hashable = None
 
     @abstractmethod
     def unloaded_part(self, key: str) -> Hashable:

@@ -245,6 +245,24 @@ async def test_decoded_chunks_behind_references_are_cached(codecs: list[str]) ->
         assert await counted(array, np.s_[2], server) == 0
 
 
+@pytest.mark.parametrize("cached", [0, 1 << 20])
+async def test_two_readings_of_a_document_share_no_values(tmp_path: Any, cached: int) -> None:
+    document, settings = tmp_path / "refs.json", aiozarr.Settings(chunk_cache_bytes=cached)
+    with FaultServer(latency=0.05) as server:
+        table = await references(server, **CHUNKS)
+        document.write_text(json.dumps(table))
+        resolve = {f"{server.url}/": {}}
+        old = await aiozarr.open_array(from_references(document, resolve=resolve), "t", settings=settings)
+        assert (await old[:2] == VALUES[:2]).all()
+        table["t/c/1/0/0"], table["t/c/2/0/0"] = table["t/c/2/0/0"], table["t/c/1/0/0"]
+        document.write_text(json.dumps(table))
+        new = await aiozarr.open_array(from_references(document, resolve=resolve), "t", settings=settings)
+        first, second = await asyncio.gather(old[...].read(), new[...].read())
+        assert (first == VALUES).all()
+        assert (second[1, :10, :10] == VALUES[2, :10, :10]).all()
+        assert (second[2, :10, :10] == VALUES[1, :10, :10]).all()
+
+
 def test_a_document_is_read_on_every_loop(tmp_path: Any) -> None:
     async def read() -> None:
         with FaultServer() as server:
