@@ -187,7 +187,8 @@ class Group(Node[GroupMetadata]):
     ) -> dict[str, AnyNode]:
         """Create many nodes below this group, level by level, and return them by their names.
 
-        Everything is checked before anything is stored. If a node cannot be stored, those already stored remain.
+        The metadata of all nodes are checked before anything is stored. What is stored already at their names is looked
+        up for 64 nodes of a level at a time, before these are stored. If one is refused, those already stored remain.
 
         Args:
             nodes: by name relative to this group: the keywords of `create_array` (with `shape` and `dtype`), those of
@@ -270,9 +271,10 @@ class Group(Node[GroupMetadata]):
     async def move(self, source: str, dest: str) -> None:
         """Move the node `source` below this group, with everything below it, to the name `dest` below this group.
 
-        Stores cannot rename, so all keys are copied and then erased. The node appears at `dest` once it is copied
-        completely, and only then disappears from `source`. An interrupted move leaves the source or the copy complete;
-        to finish it, repeat the call.
+        Stores cannot rename, so all keys are copied and then erased. An array appears at `dest` once it is copied
+        completely; a group may be seen there before, without its attributes and with a part of its members. Only when
+        the copy is complete does the node disappear from `source`. An interrupted move leaves the source or the copy
+        complete; to finish it, repeat the call.
 
         Raises:
             NodeNotFoundError: nothing is stored at `source`.

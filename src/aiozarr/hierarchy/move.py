@@ -45,8 +45,9 @@ class _Move:
 async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: int) -> None:
     """Move the node of this format at `source` to `destination`.
 
-    The destination is not a node until its own document is stored; the source is erased only after that. A move that
-    fails or is interrupted has moved nothing, or leaves both; repeating it completes it.
+    The destination has no document of its own until everything below it is stored. Until then an array is no node, and
+    a group is one without a document. The source is erased only after that. A move that fails or is interrupted has
+    moved nothing, or leaves both; repeating it completes it.
 
     Raises:
         NodeNotFoundError: nothing is stored at `source`.
