@@ -245,6 +245,9 @@ class ReferenceStore(LocatingStore):
     def identity(self) -> Hashable:
         return (ReferenceStore, self._identity, self._table.reading_id, self._prefix)
 
+    def __hash__(self) -> int:
+        return hash((self._identity, self._prefix))  # the same before and after the document is read
+
     def parent_store(self) -> tuple[Store, str] | None:
         above, name = split_root(self._prefix)
         return (with_root(self, _prefix=above), name) if name else None
