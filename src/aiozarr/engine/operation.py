@@ -119,7 +119,7 @@ class Operation(RequestSource):
             self.queue.wake(self)
 
     def begin_wait(self) -> None:
-        """Do not end before `end_wait` is called, because a cancelled request is still in flight."""
+        """Do not end before `end_wait` is called: a cancelled request, or the search for a chunk, is under way."""
         self._awaited += 1
 
     def end_wait(self) -> None:

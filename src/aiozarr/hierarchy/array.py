@@ -452,7 +452,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     # --- for this package ----------------------------------------------------------------------------------------
 
     async def _write_first(self, values: ArrayLike) -> None:
-        """Write the values of an array that was just created. A note on an error says what is stored."""
+        """Write the first values of a new array. If that fails, a note on the error says what is stored."""
         try:
             await self[...].write(values)
         except BaseException as error:

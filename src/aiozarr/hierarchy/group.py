@@ -187,8 +187,8 @@ class Group(Node[GroupMetadata]):
     ) -> dict[str, AnyNode]:
         """Create many nodes below this group, level by level, and return them by their names.
 
-        The metadata of all nodes are checked before anything is stored. What is stored already at their names is looked
-        up for 64 nodes of a level at a time, before these are stored. If one is refused, those already stored remain.
+        All metadata are checked before anything is stored. Then up to 64 nodes of a level are stored together, unless
+        something is stored at one of their names. If a node is refused, those already stored remain.
 
         Args:
             nodes: by name relative to this group: the keywords of `create_array` (with `shape` and `dtype`), those of
