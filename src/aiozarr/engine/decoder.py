@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.codec import array_over, byte_view
 from aiozarr.errors import ChecksumError, CodecError
-from aiozarr.grid.projection import ChunkSelection, assign, row_type
+from aiozarr.grid.projection import ChunkProjection, ChunkSelection, assign, row_type
 from aiozarr.memory import thread_memory
 
 if TYPE_CHECKING:
@@ -87,35 +87,37 @@ class BatchOutput:
     def __init__(self, out: NDArray[Any]) -> None:
         self.count = 0
         self._out = out
-        self._groups: list[tuple[int, NDArray[Any] | None, ChunkSelection]] = []
+        self._groups: list[tuple[Sequence[ChunkSelection], NDArray[Any] | None]] = []
 
-    def add(self, projection: ChunkSelection, window: NDArray[Any] | None) -> None:
-        """Add the next chunk, whose selected elements are `projection`.
+    def add(self, projections: Sequence[ChunkSelection], window: NDArray[Any] | None) -> None:
+        """Add the next chunks, whose selected elements are `projections`.
 
-        With a window, a view of the output of shape `(n, *chunk_shape)`, add the next `n` chunks whole.
+        Args:
+            projections: one for each chunk.
+            window: a view of the output of shape `(n, *chunk_shape)` over the chunks, if they are selected whole.
         """
-        count = 1 if window is None else len(window)
-        self._groups.append((count, window, projection))
-        self.count += count
+        self._groups.append((projections, window))
+        self.count += len(projections)
 
     @property
     def block(self) -> NDArray[Any] | None:
         """The part of the output for direct decoding of the batch, or None if it is not contiguous."""
-        _, window, _ = self._groups[0]
+        _, window = self._groups[0]
         return window if window is not None and len(self._groups) == 1 and window.flags.c_contiguous else None
 
     def scatter(self, block: NDArray[Any], row: np.dtype[Any] | None) -> None:
         """Copy the chunks in `block` to their places. `row` is the type of a whole row, if whole rows are copied."""
         rows = block if row is None else block.view(row)
         first = 0
-        for count, window, projection in self._groups:
+        for projections, window in self._groups:
+            end = first + len(projections)
             if window is None:
-                projection.scatter(self._out, projection.gather(block[first, ...]))
+                scatter_chunks(self._out, block[first:end], projections)
             elif row is not None and window.strides[-1] == block.itemsize:
-                window.view(row)[...] = rows[first : first + count]
+                window.view(row)[...] = rows[first:end]
             else:
-                assign(window, block[first : first + count])
-            first += count
+                assign(window, block[first:end])
+            first = end
 
 
 class ChunkDecoder:
@@ -270,12 +272,22 @@ class ChunkDecoder:
         # A subclass of numpy.ndarray, such as a masked array, has more state than its memory.
         windowed = type(out) is np.ndarray and out.dtype == self._dtype
         stop = min(len(projections) if stop is None else stop, first + self.max_batch)
+        parts: list[ChunkSelection] = []
         while first < stop:
             window = adjacent_window(projections, first, stop, out, self._shape) if windowed else None
-            if window is None and not takes_parts:
-                break
-            batch.add(projections[first], window)
-            first += 1 if window is None else len(window)
+            if window is None:
+                if not takes_parts:
+                    break
+                parts.append(projections[first])
+                first += 1
+                continue
+            if parts:
+                batch.add(parts, None)
+                parts = []
+            batch.add(projections[first : first + len(window)], window)
+            first += len(window)
+        if parts:
+            batch.add(parts, None)
         return batch if batch.count > 1 else None
 
     def decode_batch(self, data: memoryview, starts: Sequence[int], batch: BatchOutput) -> bool:
@@ -357,6 +369,17 @@ def copy_to(chunk: NDArray[Any], targets: Sequence[ChunkOutput]) -> None:
     """Copy from a decoded chunk for its readers."""
     for target in targets:
         target.projection.scatter(target.out, target.projection.gather(chunk))
+
+
+def scatter_chunks(out: NDArray[Any], chunks: NDArray[Any], projections: Sequence[ChunkSelection]) -> None:
+    """Copy the selected elements of decoded `chunks`, which lie along the first axis, to their places in `out`."""
+    if len(projections) > 1 and not all([type(each) is ChunkProjection for each in projections]):
+        from aiozarr.grid.points import scatter_points
+
+        if scatter_points(out, chunks, projections):
+            return
+    for number, projection in enumerate(projections):
+        projection.scatter(out, projection.gather(chunks[number, ...]))
 
 
 def kept_copy(chunk: NDArray[Any]) -> NDArray[Any]:

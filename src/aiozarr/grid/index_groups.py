@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -136,31 +136,59 @@ def _rank(chunks: Sequence[Indices]) -> tuple[NDArray[Any], int]:
     return key.astype(np.uint16 if span <= 1 << 16 else np.uint32), span
 
 
-def split_group(
-    axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
-) -> list[AxisOrGroupSelection]:
-    """Return the selection of the points of a group in each touched chunk, ordered by chunk."""
-    points = sort_by_chunk(axes, lists)
-    starts = points.starts.tolist()
-    stops = [*starts[1:], len(lists[0])]
-    selections: list[AxisOrGroupSelection] = []
-    coords = zip(*[each.tolist() for each in points.chunks], strict=True)
-    for chunks, start, stop in zip(coords, starts, stops, strict=True):
-        out = compact_positions(
-            _sub(positions, slice(start, stop) if points.order is None else points.order[start:stop])
+class SplitGroup:
+    """The selection of the points of a group in each touched chunk, ordered by chunk, and made at each pass.
+
+    Args:
+        axes: the dimensions of the group.
+        dims: their numbers.
+        lists: the indices along each of them, one for each point.
+        positions: the positions of the points along the core axis of the group, ascending.
+    """
+
+    def __init__(
+        self, axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
+    ) -> None:
+        self._axes = axes
+        self._dims = dims
+        self._points = points = sort_by_chunk(axes, lists)
+        self._starts = points.starts.tolist()
+        self._stops = [*self._starts[1:], len(lists[0])][: len(self._starts)]
+        self._positions = positions if points.order is None else _sub(positions, points.order)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[AxisOrGroupSelection]:
+        dims, inner = self._dims, self._points.inner
+        columns = [each.tolist() for each in self._points.chunks]
+        extents = [map(axis.chunk_extent, column) for axis, column in zip(self._axes, columns, strict=True)]
+        firsts = inner[0][self._starts].tolist()
+        chunks = zip(zip(*columns, strict=True), zip(*extents, strict=True), self._places(), firsts, strict=True)
+        for start, stop, (chunk, extent, out, first) in zip(self._starts, self._stops, chunks, strict=True):
+            taken, progression = stop - start, None
+            # Points of one dimension may be equal to a slice.
+            if len(dims) == 1 and isinstance(out, slice):
+                progression = (first, 1) if taken == 1 else as_progression(inner[0][start:stop])
+            if progression is None:
+                yield GroupSelection(dims, chunk, tuple([each[start:stop] for each in inner]), out, taken, extent)
+            else:
+                assert isinstance(out, slice)
+                first, step = progression
+                end = first + step * taken
+                selection = slice(first, end if end >= 0 else None, step)
+                yield AxisSelection(chunk[0], selection, out, first, step, taken, out.start, extent[0])
+
+    def _places(self) -> Iterable[Positions]:
+        """The positions of the points of each chunk, as a slice if they are contiguous."""
+        places, starts, stops = self._positions, self._starts, self._stops
+        if isinstance(places, slice):
+            return map(slice, [places.start + start for start in starts], [places.start + stop for stop in stops])
+        firsts, lasts = places[starts].tolist(), places[np.array(stops, np.intp) - 1].tolist()
+        return (
+            slice(first, last + 1) if last - first + 1 == stop - start else places[start:stop]
+            for start, stop, first, last in zip(starts, stops, firsts, lasts, strict=True)
         )
-        inner = tuple([each[start:stop] for each in points.inner])
-        extents = tuple([axis.chunk_extent(chunk) for axis, chunk in zip(axes, chunks, strict=True)])
-        plain = as_progression(inner[0]) if len(dims) == 1 and isinstance(out, slice) else None
-        if plain is not None and isinstance(out, slice):
-            first, step = plain
-            count = stop - start
-            end = first + step * count
-            selection = slice(first, end if end >= 0 else None, step)
-            selections.append(AxisSelection(chunks[0], selection, out, first, step, count, out.start, extents[0]))
-        else:
-            selections.append(GroupSelection(dims, chunks, inner, out, stop - start, extents))
-    return selections
 
 
 def _sub(positions: Positions, taken: Positions) -> Positions:
@@ -179,6 +207,11 @@ def compact_positions(positions: Positions) -> Positions:
         return positions
     first, last = int(positions[0]), int(positions[-1])
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
+
+
+def as_positions(positions: Positions) -> Indices:
+    """Return positions as an array."""
+    return np.arange(positions.start, positions.stop) if isinstance(positions, slice) else positions
 
 
 def as_progression(indices: Indices) -> tuple[int, int] | None:

@@ -20,14 +20,16 @@ from aiozarr.grid.index_groups import (
     AxisOrGroupSelection,
     GroupSelection,
     Positions,
+    SplitGroup,
+    as_positions,
     flat_indices,
     group_dims,
-    split_group,
 )
 from aiozarr.grid.projection import (
     MAX_CACHED_SELECTIONS,
     AnyArray,
     ChunkProjection,
+    ChunkSelection,
     CoreRegion,
     moved_to_start,
     strides_of,
@@ -178,7 +180,7 @@ def _of_axis(axis: Axis, dimension: int, selected: BasicMap, offset: int = 0) ->
 def _of_points(
     axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
 ) -> CoreAxisSelections:
-    selections = split_group(axes, dims, lists, positions)
+    selections = SplitGroup(axes, dims, lists, positions)
     return CoreAxisSelections(dims, len(selections), lambda: selections)
 
 
@@ -210,6 +212,8 @@ class PointProjections:
         if len(self) == 0:
             return iter(())
         first, *others = self._core_axes
+        if not others:
+            return map(self._projection, zip(first.generate(), strict=True))
         pools = [list(core_axis.generate()) for core_axis in others]
         if first.number > MAX_CACHED_SELECTIONS:
             # `product` would keep a list of them.
@@ -227,6 +231,40 @@ class PointProjections:
         strides = strides_of(grid_shape)
         for selection in self:
             yield sum(map(mul, selection.coords, strides)), selection
+
+
+def scatter_points(out: AnyArray, chunks: AnyArray, projections: Sequence[ChunkSelection]) -> bool:
+    """Copy the points of one group from many `chunks`, which lie along the first axis, to `out` at once.
+
+    Returns: False, without a copy, if a selection has other dimensions besides those of one group.
+    """
+    groups: list[tuple[int, GroupSelection]] = []
+    progressions: list[tuple[int, int, int, int, int]] = []
+    for number, projection in enumerate(projections):
+        if type(projection) is PointProjection:
+            selections: Sequence[AxisOrGroupSelection] = projection.selections
+        elif type(projection) is ChunkProjection:
+            selections = projection
+        else:
+            return False
+        if len(selections) != 1 or selections[0].out is None:
+            return False
+        each = selections[0]
+        if isinstance(each, GroupSelection):
+            groups.append((number, each))
+        else:
+            progressions.append((number, each.start, each.step, each.offset, each.taken))
+    if groups:
+        numbers = np.repeat([number for number, _ in groups], [group.taken for _, group in groups])
+        inner = [np.concatenate(lists) for lists in zip(*[group.inner for _, group in groups], strict=True)]
+        outs = [as_positions(group.out) for _, group in groups]
+        out[np.concatenate(outs)] = chunks[(numbers, *inner)]
+    if progressions:
+        *columns, counts = np.array(progressions).T
+        numbers, starts, steps, offsets = np.repeat(columns, counts, axis=1)
+        nth = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+        out[offsets + nth] = chunks[numbers, starts + nth * steps]
+    return True
 
 
 Item: TypeAlias = int | slice | NDArray[np.int64]

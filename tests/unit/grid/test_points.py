@@ -14,7 +14,7 @@ from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_grid import count_chunks, project
-from aiozarr.grid.points import MixedIndex, PointProjection
+from aiozarr.grid.points import MixedIndex, PointProjection, scatter_points
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.grid.transform import Constant, Indexed, IndexTransform, Strided
 from tests.support.numpy_indexing import APPLY, Step, steps
@@ -62,8 +62,11 @@ def test_scattering_all_chunks_equals_numpy_indexing(case: Case) -> None:
     axes = regular_axes(case[1], case[0])
     parts = list(project(axes, transform.maps))
     assert len({part.coords for part in parts}) == len(parts) == count_chunks(axes, transform.maps)
-    for part in parts:
-        chunk = chunk_of(source, part.coords, case[1])
+    chunks = np.array([chunk_of(source, part.coords, case[1]) for part in parts])
+    together = np.full_like(core, -1)
+    if scatter_points(together, chunks, parts):
+        assert core.ndim == 1
+    for part, chunk in zip(parts, chunks, strict=True):
         gathered = part.gather(chunk)
         assert gathered.size == part.size
         part.scatter(core, gathered)
@@ -78,6 +81,8 @@ def test_scattering_all_chunks_equals_numpy_indexing(case: Case) -> None:
         streamed[place] = block
     assert np.array_equal(np.broadcast_to(out, expected.shape), expected)
     assert np.array_equal(streamed, expected)
+    assert (together == -1).all() or np.array_equal(together, core)
+    assert not (together == -1).all() or core.ndim != 1 or source.ndim != 1
 
 
 @settings(deadline=None, max_examples=200)

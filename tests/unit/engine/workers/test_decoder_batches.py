@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
 from aiozarr.engine.decoder import MAX_BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTES, EncodedChunks, thread_decoder
-from aiozarr.grid.advanced import select_orthogonal
+from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.byte_runs import MIN_ADJACENT_CHUNKS
 from aiozarr.grid.chunk_grid import project
@@ -61,7 +61,8 @@ class Row:
     def windows(self, at: int = 0) -> list[int]:
         """Return how many chunks each window has."""
         batch = thread_decoder(self.pipeline).plan_batch(self.out, self.parts, at)
-        return [] if batch is None else [count for count, _, _ in batch._groups]
+        groups = [] if batch is None else batch._groups
+        return [size for parts, window in groups for size in ([1] * len(parts) if window is None else [len(window)])]
 
     def decode(self, at: int = 0) -> int:
         """Decode a batch from number `at` on; return how many chunks."""
@@ -143,14 +144,21 @@ def test_any_selection_of_chunks_is_decoded_as_a_batch(selection: Any, codecs: l
     assert np.array_equal(row.out, row.source)
 
 
-def test_index_lists_are_decoded_as_batches() -> None:
+@pytest.mark.parametrize(
+    ("select", "indices", "count"),
+    [
+        (select_orthogonal, ([1, 9, 8, 30], slice(None)), 12),
+        (select_pointwise, ([1, 31, 9, 1, 8], [0, 63, 17, 1, 16]), 3),
+    ],
+)
+def test_index_lists_are_decoded_as_batches(select: Any, indices: Any, count: int) -> None:
     row = Row([LITTLE, ZSTD])
-    taken = select_orthogonal(IndexTransform.identity((32, 64)), ([1, 9, 8, 30], slice(None)))
+    taken = select(IndexTransform.identity((32, 64)), indices)
     row.parts = list(project(regular_axes((8, 16), (32, 64)), taken.maps))
     row.encoded = [row.encoded[part.coords[0] * 4 + part.coords[1]] for part in row.parts]
     row.out = np.zeros(taken.core_shape, "i4")
-    assert row.decode() == len(row.parts) == 12
-    assert np.array_equal(row.out, row.source[[1, 9, 8, 30]])
+    assert row.decode() == len(row.parts) == count
+    assert np.array_equal(row.out, row.source[indices])
 
 
 def test_chunks_that_can_be_decoded_in_part_form_no_batch() -> None:
