@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -71,12 +72,17 @@ def _blocking_read(
     nbytes = layout.object_of(part).spec.nbytes
     room = batch_bytes - nbytes
     outputs = [operation.target(read, part)]
-    while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and operation.has_room():
-        following = next(parts, None)
-        if following is None:
-            break
-        room -= nbytes if layout.single is not None else layout.object_of(following).spec.nbytes
-        outputs.append(operation.target(read, following))
+    if layout.single is not None and not operation.makes_blocks:
+        following = islice(parts, min(-(-max(0, room) // max(1, nbytes)), MAX_BATCH_REQUESTS - 1))
+        outputs += [ChunkOutput(read.out, part) for part in following]
+        room -= nbytes * (len(outputs) - 1)
+    else:
+        while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and operation.has_room():
+            other = next(parts, None)
+            if other is None:
+                break
+            room -= layout.object_of(other).spec.nbytes
+            outputs.append(operation.target(read, other))
     operation.begun += len(outputs)
     operation.bytes_left -= batch_bytes - room
     request = BlockingRead(operation, read, outputs, batch_bytes - room)

@@ -159,6 +159,11 @@ class ReadOperation(Operation):
             and self._copying < MAX_COPYING
         )
 
+    @property
+    def makes_blocks(self) -> bool:
+        """Whether the elements of each stored object go to an array of their own."""
+        return self._blocks is not None
+
     def has_room(self) -> bool:
         """Return whether there is room for the elements of another stored object."""
         return self._blocks is None or self._blocks.has_room()
