@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.codecs import CodecPipeline
+from aiozarr.engine.blocking_queue import FILES_OF_TURN
 from aiozarr.engine.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
 from aiozarr.engine.fetch_request import ObjectRequest, is_missing_status
 from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet
@@ -113,18 +114,25 @@ class BlockingRead(ObjectRequest):
         buffer, stops = encoded_buffer(), [0]
         stored: list[ChunkOutput] = []
         missing: list[ChunkOutput] = []
-        for output in outputs[: batch.count]:
-            if self.cancelled:
-                break
-            self._set_key(output)
-            size = self._read_object(store.read_into_now, buffer[stops[-1] :])
-            if size is None:
-                missing.append(output)
-                continue
-            if stops[-1] + size > len(buffer):
-                break
-            stops.append(stops[-1] + size)
-            stored.append(output)
+
+        def read_next(outputs: Iterable[ChunkOutput]) -> bool:
+            for output in outputs:
+                if self.cancelled:
+                    return False
+                self._set_key(output)
+                size = self._read_object(store.read_into_now, buffer[stops[-1] :])
+                if size is None:
+                    missing.append(output)
+                    continue
+                if stops[-1] + size > len(buffer):
+                    return False
+                stops.append(stops[-1] + size)
+                stored.append(output)
+            return True
+
+        turns, left = self._operation.state.blocking_queue.file_turns, iter(outputs[: batch.count])
+        while (some := tuple(islice(left, FILES_OF_TURN))) and turns.take(partial(read_next, some), len(some)):
+            pass
         data = buffer[: stops[-1]]
         # As they were planned, unless one was missing or too large.
         planned = len(stored) == batch.count
