@@ -247,9 +247,15 @@ class CrossThreadCall(ABC, Generic[T]):
 
     def begin(self) -> None:
         """Runs on the I/O thread."""
-        if not self._cancelled:
-            self._task = self._thread.loop.create_task(self._function(), context=self._context)
-            self._task.add_done_callback(self._ended)
+        if self._cancelled:
+            return
+        work, loop = self._function(), self._thread.loop
+        if sys.version_info >= (3, 12):
+            # The first step is taken here, a turn of the loop earlier.
+            self._task = asyncio.Task(work, loop=loop, context=self._context, eager_start=True)
+        else:
+            self._task = loop.create_task(work, context=self._context)
+        self._task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
         """Runs on the I/O thread."""
