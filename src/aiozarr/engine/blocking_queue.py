@@ -26,26 +26,26 @@ MAX_LONG_BATCH_BYTES = 4 * BATCH_BYTES
 BATCHES_PER_THREAD = 3
 
 FILES_OF_TURN = 32
-"""Small files that a thread reads before it lets others do so, and before it looks how long that took."""
+"""Small files that a thread reads in one turn. The time of a turn is measured."""
 
 MAX_FAST_FILE = 25e-6
-"""Seconds that a file takes which the system has in its memory. Switching threads for each takes about as long."""
+"""Seconds to read a file that the system has in memory. Switching threads for each file takes about as long."""
 
 MAX_SLOW_TURNS = 3
-"""Slow turns in succession, after which threads take no turns. A single one may be slow because of other programs."""
+"""Successive slow turns after which threads take no turns. A single turn may be slow because of other programs."""
 
 SECONDS_WITHOUT_TURNS = 1.0
 
 MAX_TURN_WAIT = 0.02
-"""Seconds that a thread waits for its turn. Then it reads all the same: it may be what the other one waits for."""
+"""Seconds that a thread waits for its turn. Then it reads without one: the other thread may be waiting for it."""
 
 
 class FileTurns:
-    """Has one thread at a time read small files, as long as that is fast, while others decode.
+    """Lets one thread at a time read small files while other threads decode.
 
-    Opening, reading and closing a file give the interpreter's lock away, three times in 4 µs. Several threads then wait
-    for it most of the time, and are together slower than one. Where files are slow, because a disk is waited for,
-    threads read side by side.
+    Opening, reading and closing a file release the interpreter's lock three times in 4 µs. Threads that do so at the
+    same time wait for the lock most of the time, and together are slower than one. If files are slow, because the
+    system has to read a disk, threads read side by side.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class FileTurns:
         self._without_until = 0.0
 
     def take(self, read: Callable[[], bool], files: int) -> bool:
-        """Call `read`, which reads so many files, when it is this thread's turn; return its result."""
+        """Call `read`, which reads `files` small files, when it is this thread's turn, and return its result."""
         if monotonic() < self._without_until or not self._lock.acquire(timeout=MAX_TURN_WAIT):
             return read()
         try:
@@ -79,7 +79,7 @@ class BlockingQueue:
     All requests of an operation wait side by side. Meanwhile the operation is not asked for more of them.
 
     Attributes:
-        file_turns: has threads take turns at reading small files.
+        file_turns: lets worker threads take turns at reading small files.
     """
 
     is_blocking = True

@@ -372,7 +372,7 @@ def copy_to(chunk: NDArray[Any], targets: Sequence[ChunkOutput]) -> None:
 
 
 def scatter_chunks(out: NDArray[Any], chunks: NDArray[Any], projections: Sequence[ChunkSelection]) -> None:
-    """Copy the selected elements of decoded `chunks`, which lie along the first axis, to their places in `out`."""
+    """Copy the selected elements of decoded `chunks`, stacked along the first axis, to their positions in `out`."""
     if len(projections) > 1 and not all([type(each) is ChunkProjection for each in projections]):
         from aiozarr.grid.points import scatter_points
 

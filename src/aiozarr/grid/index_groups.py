@@ -137,12 +137,12 @@ def _rank(chunks: Sequence[Indices]) -> tuple[NDArray[Any], int]:
 
 
 class SplitGroup:
-    """The selection of the points of a group in each touched chunk, ordered by chunk, and made at each pass.
+    """The selections of the points of a group in the touched chunks, ordered by chunk. Each iteration makes them.
 
     Args:
         axes: the dimensions of the group.
         dims: their numbers.
-        lists: the indices along each of them, one for each point.
+        lists: the index of every point along each dimension.
         positions: the positions of the points along the core axis of the group, ascending.
     """
 

@@ -234,9 +234,9 @@ class PointProjections:
 
 
 def scatter_points(out: AnyArray, chunks: AnyArray, projections: Sequence[ChunkSelection]) -> bool:
-    """Copy the points of one group from many `chunks`, which lie along the first axis, to `out` at once.
+    """Copy the selected points of several `chunks`, stacked along the first axis, to `out` in one assignment.
 
-    Returns: False, without a copy, if a selection has other dimensions besides those of one group.
+    Returns: False, without copying, if a selection has dimensions outside one group.
     """
     groups: list[tuple[int, GroupSelection]] = []
     progressions: list[tuple[int, int, int, int, int]] = []
