@@ -34,7 +34,7 @@ MAX_OBJECTS = 256
 """An array with stored objects of many shapes has the resolved codecs of at most this many shapes in memory."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class ObjectLayout:
     """The layout of one stored object, a chunk or a shard, which follows from its shape.
 
@@ -58,7 +58,7 @@ class ObjectLayout:
         return cls(pipeline, pipeline.spec, shard, inner_axes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArrayLayout:
     """Grid, keys and codecs of one array.
 
