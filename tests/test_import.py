@@ -30,7 +30,7 @@ aiozarr.stores.local: atomic_write store stored_file
 # Further ones of a blocking read.
 NEEDED_BLOCKING = {"aiozarr.sync", "aiozarr.sync.array", "aiozarr.sync.opening", "aiozarr.sync.wait"}
 # What takes long to import, and what such a read does without.
-HEAVY = {"numcodecs", "ml_dtypes", "urllib.request", "typing_extensions", "anyio", "zipfile", "xml"}
+HEAVY = {"hashlib", "numcodecs", "ml_dtypes", "urllib.request", "typing_extensions", "anyio", "zipfile", "xml"}
 REMEDY = "import it in the function that needs it, or export it lazily from its package"
 CLIENTS = {"aiohttp", "obstore", "fsspec", "boto3", "botocore", "google.auth", "rich", "zarr", "httptools"}
 

@@ -7,7 +7,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,7 +143,7 @@ async def test_a_store_sees_the_context_of_the_caller_that_opens_with_it() -> No
         store.name_of_opener = name
         who.set(name)
         array = await aiozarr.create_array(store, shape=2, dtype="i4")
-        array._options = replace(array._options, owns_store=True)
+        array._options = array._options._replace(owns_store=True)
         await array.aclose()
 
     await asyncio.gather(*(close(f"caller {number}") for number in range(20)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -27,8 +27,7 @@ _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "floa
 _MAX_CODE_POINT = 0x10FFFF
 
 
-@dataclass(frozen=True)
-class StorageType:
+class StorageType(NamedTuple):
     """The stored form of elements of a numpy type.
 
     Attributes:

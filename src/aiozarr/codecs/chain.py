@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from aiozarr.codecs.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
 from aiozarr.codecs.registry import get_codec, unsupported
@@ -61,10 +61,9 @@ class CodecChain:
         ]
 
 
-@dataclass(frozen=True)
-class _Named:
+class _Named(NamedTuple):
     name: str
-    configuration: Mapping[str, JSON] = field(default_factory=dict)
+    configuration: Mapping[str, JSON]
     must_understand: bool = True
 
 
@@ -113,7 +112,7 @@ def _build(config: _JSONOrNamed, member: str) -> Codec | None:
 
 def _named(config: _JSONOrNamed, member: str) -> NamedCodec:
     if isinstance(config, str):
-        return _Named(config)
+        return _Named(config, {})
     if not isinstance(config, Mapping):
         if isinstance(_member(config, "name"), str) and isinstance(_member(config, "configuration"), Mapping):
             named: NamedCodec = config

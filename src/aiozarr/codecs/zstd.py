@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 import zstandard
@@ -259,8 +259,7 @@ class FrameError(ValueError):
     """The bytes are not zstd frames, or the frames exceed a limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """The decoded size of the frames of one value: `size` in bytes, or None if a frame omits it, and a `bound`."""
 
     size: int | None

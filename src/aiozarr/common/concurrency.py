@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence, Sized
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from time import thread_time
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -243,11 +242,13 @@ def retrieve_error(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-@dataclass(eq=False, slots=True)
 class _SharedCall:
-    task: asyncio.Task[Any]
-    waiters: int = 0
-    error_is_raised: bool = False
+    __slots__ = ("error_is_raised", "task", "waiters")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = task
+        self.waiters = 0
+        self.error_is_raised = False
 
 
 class SingleFlight(Generic[K]):

@@ -190,7 +190,7 @@ async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[
         NodeNotFoundError: there are no such nodes.
     """
     store, options = access.store, internal.HandleOptions(access.settings, "r")
-    old = replace(access, store=OldDocumentsStore(store))
+    old = access._replace(store=OldDocumentsStore(store))
     found: dict[str, Array | Group] = {}
     for zarr_format in OLD_FORMATS:
         with suppress(NodeNotFoundError):

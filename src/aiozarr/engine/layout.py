@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ MAX_OBJECTS = 256
 """An array with stored objects of many shapes has the resolved codecs of at most this many shapes in memory."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class ObjectLayout:
     """The layout of one stored object, a chunk or a shard, which follows from its shape.
 
@@ -58,7 +57,7 @@ class ObjectLayout:
         return cls(pipeline, pipeline.spec, shard, inner_axes)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArrayLayout:
     """Grid, keys and codecs of one array.
 
@@ -127,8 +126,7 @@ class ArrayLayout:
             error.key, error.member = stored_member_path(metadata, error.member)
             raise
         single = largest if all([axis.is_uniform for axis in axes]) else None
-        # If chunks differ, one key may hold chunks of other shapes after another grid was stored.
-        shapes = spec.shape if single is not None else sha256(repr(grid.to_json()).encode()).hexdigest()
+        shapes = spec.shape if single is not None else _digest(grid)
         codecs = largest.pipeline.to_json()
         # By it decoders refuse elements of variable length, which one reader may accept and another not.
         most = spec.max_bytes if spec.is_variable else ""
@@ -312,6 +310,15 @@ def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:
                 f"the inner chunks, {inner} long in dimension {dimension}, do not divide a shard of {wrong[0]}",
                 member="codecs[0].configuration.chunk_shape",
             )
+
+
+def _digest(grid: ChunkGrid) -> str:
+    """Return a short text that is equal for equal grids."""
+    # Imported here because only chunks of different shapes need it.
+    from hashlib import sha256
+
+    # One key may hold chunks of other shapes after another grid was stored.
+    return sha256(repr(grid.to_json()).encode()).hexdigest()
 
 
 def _fill_key(metadata: ArrayMetadata) -> str:

@@ -37,7 +37,7 @@ MAX_OUT_BYTES = 256 << 10
 """Elements of a direct read: copying them takes at most 0.1 ms, in which the caller's loop does nothing else."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Read:
     """Elements of one array and where they go.
 

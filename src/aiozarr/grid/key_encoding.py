@@ -62,6 +62,8 @@ class ChunkKeyEncoding(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _SeparatedEncoding(ChunkKeyEncoding):
+    """An encoding with `/` or `.` between the coordinates."""
+
     separator_by_default: ClassVar[str]
     _forms: ClassVar[Mapping[str, list[str]]]
     separator: str
@@ -93,23 +95,21 @@ class _SeparatedEncoding(ChunkKeyEncoding):
         return self._forms[self.separator][len(numbers)] % numbers
 
 
-@dataclass(frozen=True, slots=True)
 class DefaultKeyEncoding(_SeparatedEncoding):
     """The encoding `default`: `c/1/23/45`, and `c` for an array without dimensions. It avoids keys of documents."""
 
-    name: ClassVar[str] = "default"
-    separator_by_default: ClassVar[str] = "/"
-    separator: str = "/"
+    __slots__ = ()
+    name = "default"
+    separator_by_default = "/"
     _forms = _DEFAULT_FORMS
 
 
-@dataclass(frozen=True, slots=True)
 class V2KeyEncoding(_SeparatedEncoding):
     """The encoding `v2`: `1.23.45`, and `0` for an array without dimensions, as in Zarr v2."""
 
-    name: ClassVar[str] = "v2"
-    separator_by_default: ClassVar[str] = "."
-    separator: str = "."
+    __slots__ = ()
+    name = "v2"
+    separator_by_default = "."
     _forms = _V2_FORMS
 
 

@@ -102,8 +102,7 @@ NOTHING = Strided(0, 1, 0)
 _ONLY_BASIC = "only integers and slices stand in plain brackets; `oindex` and `vindex` take index arrays and masks"
 
 
-@dataclass(frozen=True, slots=True)
-class IndexTransform:
+class IndexTransform(NamedTuple):
     """The elements of an array that a view addresses, and the order of the axes of the view.
 
     A new axis has length 1. After an empty slice it has length 0: then `size` is 0 although `core_shape` may have

@@ -248,14 +248,14 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         async def clear_first(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             if clear:
-                access = replace(access, store=self._chunk_store)
+                access = access._replace(store=self._chunk_store)
                 await clear_gained_area(access, self._resolve(old), self._resolve(new))
 
         async def clean_up(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             nonlocal stale
             self._note_resize(old, new)
             before, after = self._resolve(old), self._resolve(new)
-            access = replace(access, store=self._chunk_store)
+            access = access._replace(store=self._chunk_store)
             if delete_chunks:
                 await erase_outside(access, before, after)
             if not clear:
@@ -355,7 +355,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         async def erase(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
             self._note_resize(old, new)
-            access = replace(access, store=self._chunk_store)
+            access = access._replace(store=self._chunk_store)
             await erase_outside(access, self._resolve(old), self._resolve(new))
 
         failure: object = f"it took more than {CUT_SECONDS:g} seconds"

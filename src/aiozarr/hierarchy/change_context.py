@@ -238,7 +238,7 @@ async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation
     parent = None if access.target_path is not None or not keys else access.store.parent_store()
     if parent is None:
         return None
-    root = replace(access, store=parent[0], path="")
+    root = access._replace(store=parent[0], path="")
     levels = [root, *_levels_above(root)] if is_creation and isinstance(parent[0], BlockingStore) else [root]
     try:
         path = join_path(check_path(parent[1], None), access.path, None)
@@ -254,7 +254,7 @@ async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation
     # A parent store that is made after the probe shares its result.
     await has_conditional_writes(access.store)
     parent = access.store.parent_store()
-    return None if parent is None else replace(access, store=parent[0], path=path)
+    return None if parent is None else access._replace(store=parent[0], path=path)
 
 
 def _levels_above(root: NodeAccess) -> list[NodeAccess]:
@@ -264,7 +264,7 @@ def _levels_above(root: NodeAccess) -> list[NodeAccess]:
     with suppress(InvalidKeyError):
         while above is not None:
             check_path(above[1], None)
-            levels.append(replace(root, store=above[0]))
+            levels.append(root._replace(store=above[0]))
             above = above[0].parent_store()
     return levels
 
@@ -291,7 +291,7 @@ async def resolve_outermost(accesses: Sequence[NodeAccess], keys: Sequence[str])
     root = accesses[0].sibling("")
     while (parent := await resolve_parent(root, keys)) is not None:
         root = parent
-    root = replace(root, target_path=root.path)
+    root = root._replace(target_path=root.path)
     return [root.sibling(join_path(root.path, access.path, None)) for access in accesses]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from aiozarr.engine import run
 from aiozarr.errors import NodeTypeError, UnsupportedOperationError
@@ -31,8 +31,7 @@ N = TypeVar("N", bound="Node[Any]")
 M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
-@dataclass(frozen=True, slots=True)
-class HandleOptions:
+class HandleOptions(NamedTuple):
     """The options of a handle besides its location and metadata.
 
     Attributes:
@@ -181,7 +180,7 @@ class Node(ABC, Generic[M]):
         await self.aclose()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = replace(self._options, checks_document=True, seen_changes=None)
+        options = self._options._replace(checks_document=True, seen_changes=None)
         return (type(self), (self._store, self._path, self._metadata, options))
 
     # --- for this package ----------------------------------------------------------------------------------------

@@ -20,10 +20,9 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
@@ -63,8 +62,7 @@ Documents: TypeAlias = Mapping[str, Value | None]
 """Metadata documents of one node by key relative to the node. None: the document is not stored."""
 
 
-@dataclass(frozen=True)
-class NodeAccess:
+class NodeAccess(NamedTuple):
     """The path of one node with its store, engine and settings. Used on the I/O thread only."""
 
     engine: Engine
@@ -106,7 +104,7 @@ class NodeAccess:
 
     def sibling(self, path: str) -> NodeAccess:
         """Return the access to another node of the same store."""
-        return replace(self, path=path)
+        return self._replace(path=path)
 
     def lock(self) -> AbstractAsyncContextManager[None]:
         """Return the lock of the node's documents, which tasks of this process hold to change them."""

@@ -260,7 +260,7 @@ async def _open(
     check_format(zarr_format)
 
     async def find(access: NodeAccess, owns_store: bool) -> N:
-        access = replace(access, use_consolidated=use_consolidated)
+        access = access._replace(use_consolidated=use_consolidated)
         # Counted before the documents are read, so that a change made meanwhile counts as later.
         seen_changes = changes_of(access.engine).count(access.store)
 

@@ -6,7 +6,6 @@ The error of a missing node names a file in its place, or a sibling of nearly th
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from os.path import exists, isfile
@@ -224,7 +223,7 @@ def _beside_root(access: NodeAccess) -> tuple[NodeAccess | None, str]:
     parent = access.store.parent_store()
     if parent is None or parent[0].parent_store() is None:
         return None, ""
-    return replace(access, store=parent[0], path=""), parent[1]
+    return access._replace(store=parent[0], path=""), parent[1]
 
 
 async def _names_below(access: NodeAccess) -> list[str]:

@@ -218,7 +218,7 @@ def check_node(
     if error is not None:
         yield _of_error(name, error)
         return
-    strict = replace(access, settings=replace(access.settings, strict=True))
+    strict = access._replace(settings=replace(access.settings, strict=True))
     try:
         found = parse_documents(strict, documents)
         error = None if found is None else _resolve(strict, found)

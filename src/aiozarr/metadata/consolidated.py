@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import clip
@@ -73,7 +72,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
             raise _too_many()
     # Attributes alone do not make a node.
     nodes = {path: node for path, node in nodes.items() if len(node) > 1 or ATTRIBUTES_KEY not in node}
-    return Consolidated(2, nodes, replace(document, members={})), own
+    return Consolidated(2, nodes, document._replace(members={})), own
 
 
 def zmetadata_members(consolidated: Consolidated, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
         if not isinstance(node, dict) or document.duplicates:
             _object(node, _member_path(member, path), document)
         nodes[path] = {V3_KEY: node}
-    return Consolidated(3, nodes, replace(document, members={}))
+    return Consolidated(3, nodes, document._replace(members={}))
 
 
 def inline_member(consolidated: Consolidated) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Docum
     """Return the members of a consolidated document as a document."""
     # Duplicate keys are recorded by the id of their object, so a dict must stay the same object.
     given = members if isinstance(members, dict) else dict(members)
-    return Document(given) if consolidated.source is None else replace(consolidated.source, members=given)
+    return Document(given) if consolidated.source is None else consolidated.source._replace(members=given)
 
 
 def _object(value: object, member: str, document: Document) -> dict[str, Any]:

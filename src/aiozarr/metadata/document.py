@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,8 +46,7 @@ _NESTING_STEP[list(b"[{")] = 1
 _NESTING_STEP[list(b"]}")] = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The members of a document, and the facts about its text that a dict does not have.
 
     Attributes:
@@ -58,7 +57,7 @@ class Document:
     """
 
     members: dict[str, Any]
-    duplicates: Mapping[int, str] = field(default_factory=dict)
+    duplicates: Mapping[int, str] = MappingProxyType({})
     may_hold_surrogates: bool = True
     may_hold_infinities: bool = True
 

@@ -19,7 +19,7 @@ META_KEY, ATTRS_KEY = "meta", "attrs"
 CONSOLIDATED_MEMBER = "consolidated_metadata"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FormatRules:
     """The documents and the kinds of nodes of one format.
 

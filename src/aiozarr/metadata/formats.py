@@ -228,7 +228,7 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
         assert document is not None
         if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
             members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
-            document = replace(document, members=members)
+            document = document._replace(members=members)
         return parse_v3(document, reader.settings)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -104,16 +103,14 @@ _INTEGER_NAMES = DTypeNames(_CORE_INTEGERS, dict(zip(_NARROW, _NARROW, strict=Tr
 
 
 @register_data_type
-@dataclass(frozen=True)
 class BoolType(UnconfiguredType):
     """The data type `bool`."""
 
     names = ("bool",)
-    name: str = "bool"
 
     @classmethod
     def from_dtype(cls, dtype: np.dtype[Any]) -> Self | None:
-        return cls() if dtype.kind == "b" else None
+        return cls("bool") if dtype.kind == "b" else None
 
     @property
     def dtype(self) -> np.dtype[Any]:

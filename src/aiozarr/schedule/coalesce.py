@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,8 +16,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 
 
-@dataclass(frozen=True, slots=True)
-class MergeLimits:
+class MergeLimits(NamedTuple):
     """How far byte ranges of one object are merged.
 
     Attributes:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from aiozarr.common.concurrency import random_jitter
 from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
@@ -24,8 +23,7 @@ BASE_DELAY = 0.1
 MAX_DELAY = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """At most `retries` repetitions, none of which begins later than `seconds` after the first attempt."""
 
     retries: int = 5

@@ -6,7 +6,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from aiozarr.errors import ChangedError, PreconditionFailedError, UnsupportedOperationError
@@ -69,8 +69,7 @@ class NowaitStore(Store):
         return
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(NamedTuple):
     """The head of a response.
 
     Attributes:
@@ -187,8 +186,7 @@ class CopyFromStore(Store):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class UploadedPart:
+class UploadedPart(NamedTuple):
     """A part of an upload that the server has.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, product
 
 from typing_extensions import Buffer
@@ -137,7 +137,7 @@ async def _consolidated_above(access: NodeAccess) -> Consolidated | None:
     """Return the consolidated metadata of the nearest group above that has this group, or None."""
     for store, path in islice(stores_above(access.store), MAX_ANCESTORS):
         try:
-            metadata, _ = await _load_node(replace(access, store=store))
+            metadata, _ = await _load_node(access._replace(store=store))
         except StoreError:
             return None
         if metadata is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from base64 import b64encode
-from hashlib import md5
 
 from aiozarr.errors import ChangedError, InvalidKeyError, PermissionDeniedError, StoreError
 from aiozarr.model import ByteRange, Version
@@ -105,6 +104,8 @@ class StoredFile:
 
     def md5(self) -> str:
         """Return the MD5 of the whole file, in hexadecimal digits."""
+        from hashlib import md5
+
         digest = md5(usedforsecurity=False)
         for at in range(0, self.size, READ_BYTES):
             digest.update(self._read(at, min(READ_BYTES, self.size - at)))
