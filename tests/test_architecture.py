@@ -72,7 +72,7 @@ MUTUAL_TYPES = {
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
     "stores": 11360,
-    "engine": 7915,
+    "engine": 7920,
     "hierarchy": 5900,
     "codecs": 4440,
     "driver": 3330,
