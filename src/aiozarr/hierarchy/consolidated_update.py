@@ -133,7 +133,8 @@ async def update_nodes(
                 for group in (*groups, *removed):
                     tracker.removals.pop(_document_of(group), None)
                 return result
-    return await update_nodes(await resolve_outermost(accesses, ancestor_keys), (), load, apply)
+    outermost = await resolve_outermost(accesses, ancestor_keys)
+    return await update_nodes(outermost, (), load, apply, apply_at_once=apply_at_once)
 
 
 def was_interrupted(*accesses: NodeAccess) -> bool:

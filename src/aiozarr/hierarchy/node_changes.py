@@ -215,7 +215,8 @@ async def _update_in_thread(
     Returns: the new metadata. None: nothing was stored, because consolidated metadata or a group above the root of the
     store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
     """
-    store, parent, removals = access.store, access.store.parent_store(), changes_of(access.engine).removals
+    store, removals = access.store, changes_of(access.engine).removals
+    parent = store.parent_store() if access.target_path is None else None
     assert isinstance(store, BlockingStore)
     [key] = keys = rules_of(zarr_format).keys
     levels = [access, *map(access.sibling, ancestors(access.path))]
