@@ -141,7 +141,7 @@ async def update_node(
     Args:
         access: the access to the node.
         zarr_format: the format of the node.
-        change: returns the new metadata. Nothing is stored if it returns its argument.
+        change: returns the new metadata, in any thread. Nothing is stored if it returns its argument.
         then: called with the new metadata before another task of this process may change the node.
         before: called with the present and the new metadata before the new ones are stored.
         may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
