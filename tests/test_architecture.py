@@ -72,8 +72,8 @@ MUTUAL_TYPES = {
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
     "stores": 11360,
-    "engine": 7920,
-    "hierarchy": 5900,
+    "engine": 7930,
+    "hierarchy": 5950,
     "codecs": 4440,
     "driver": 3330,
     "metadata": 2780,

@@ -24,8 +24,8 @@ CONVERSION_FOLDER = "__aiozarr__"
 """The folder of a conversion at its destination, which is erased at the end. Zarr reserves names that begin so."""
 CONVERSION_JOURNAL_KEY = f"{CONVERSION_FOLDER}/conversion.json"
 
-# Most keys: ASCII segments that do not begin with a dot. They need no further checks.
-_PLAIN_KEY = re.compile(r"(?:[\w~-][\w.~-]*/)*[\w~-][\w.~-]*", re.ASCII)
+# Most keys: ASCII segments that begin with at most one dot. They need no further checks.
+_PLAIN_KEY = re.compile(r"(?:\.?[\w~-][\w.~-]*/)*\.?[\w~-][\w.~-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

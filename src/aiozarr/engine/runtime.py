@@ -146,27 +146,30 @@ class _BlockingCall(CrossThreadCall[T]):
 
     __slots__ = ("callbacks", "outcome")
 
-    def __init__(self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]]) -> None:
+    def __init__(
+        self, thread: IOThread, function: Callable[[], Coroutine[Any, Any, T]], *, has_callbacks: bool
+    ) -> None:
         super().__init__(thread, function)
         self.callbacks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self.outcome: list[asyncio.Task[T] | None] = []
-        self._context.run(_blocking_caller.set, self.callbacks)
+        if has_callbacks:
+            self._context.run(_blocking_caller.set, self.callbacks)
 
     def completed(self, task: asyncio.Task[T] | None) -> None:
         self.outcome.append(task)
         self.callbacks.put(None)
 
 
-def run_blocking(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_blocking(function: Callable[[], Coroutine[Any, Any, T]], *, has_callbacks: bool = True) -> T:
     """Run the coroutine that `function` returns on the I/O thread and wait for it, from any other thread.
 
-    Callbacks of `bind_callback` run in the waiting thread. An exception in the waiting thread, such as
-    `KeyboardInterrupt`, cancels the work and is raised when the work has ended.
+    Callbacks of `bind_callback` run in the waiting thread, or without `has_callbacks` on the I/O thread. An exception
+    in the waiting thread, such as `KeyboardInterrupt`, cancels the work and is raised when the work has ended.
     """
     thread = io_thread()
     if thread.is_current_thread():
         raise RuntimeError("aiozarr.sync would wait for itself here: on the I/O thread, await the coroutine instead")
-    call = _BlockingCall(thread, function)
+    call = _BlockingCall(thread, function, has_callbacks=has_callbacks)
     try:
         thread.mailbox.post(call.begin)
         _run_callbacks(call.callbacks)

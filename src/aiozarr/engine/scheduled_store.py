@@ -216,15 +216,9 @@ class ScheduledStore:
         store = self.store
         if self._observer is None and isinstance(store, BlockingStore) and type(store).set is BlockingStore.set:
             # One call of a thread: there is no server whose requests would be limited or counted.
-            begun = monotonic()
-            try:
-                return await store.set(key, data, precondition=precondition)
-            except StoreError as error:
-                if not error.retryable:
-                    error.attempts, error.elapsed = 1, monotonic() - begun
-                    raise
-            finally:
-                self._state.invalidate(store, key)
+            version = await self.at_once(key, store.set(key, data, precondition=precondition))
+            if version is not None:
+                return version
         size = memoryview(data).nbytes
 
         async def send(attempt: int) -> Version | None:
@@ -244,6 +238,19 @@ class ScheduledStore:
                 return stored.version
 
         return await self._call("set", key, send, held=size, written=size)
+
+    async def at_once(self, key: str, change: Awaitable[T]) -> T | None:
+        """Await `change`, which stores the value of `key` without a request. None: it failed, and may be repeated."""
+        begun = monotonic()
+        try:
+            return await change
+        except StoreError as error:
+            if error.retryable:
+                return None
+            error.attempts, error.elapsed = 1, monotonic() - begun
+            raise
+        finally:
+            self._state.invalidate(self.store, key)
 
     async def if_absent(self, store: Callable[[Precondition | None], Awaitable[T]]) -> T:
         """Await `store` with the precondition that nothing is stored, and without one if the store checks none.

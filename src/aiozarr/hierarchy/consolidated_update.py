@@ -74,6 +74,7 @@ async def update_nodes(
     apply: Callable[..., Awaitable[tuple[T, NodeChanges]]],
     *,
     is_creation: bool = False,
+    apply_at_once: Callable[..., Awaitable[T | None]] | None = None,
 ) -> T:
     """Change nodes under their locks, and keep consolidated metadata current.
 
@@ -85,15 +86,15 @@ async def update_nodes(
             if the change is not allowed. It may be called again.
         apply: `apply(context, *accesses)` makes the change, and returns its result and the changed nodes.
         is_creation: refuse the change if an array is above the root of the store.
+        apply_at_once: `apply_at_once(*accesses)` makes a change that concerns no other node, without a context, and
+            returns its result, or None if it has changed nothing.
 
     Returns: the result of `apply`.
     """
     store, tracker = accesses[0].store, changes_of(accesses[0].engine)
 
-    changed = _identities(accesses)
-
     def remember(document: Hashable, data: bytes | None) -> None:
-        tracker.add_removal(document, Removal(data, changed))
+        tracker.add_removal(document, Removal(data, _identities(accesses)))
 
     async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup], list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
@@ -107,6 +108,10 @@ async def update_nodes(
         for access in sorted(accesses, key=lambda access: access.path):
             await locks.enter_async_context(access.lock())
         async with tracker.shared(store):
+            if apply_at_once is not None:
+                with tracker.recording(store):
+                    if (completed_now := await apply_at_once(*accesses)) is not None:
+                        return completed_now
             requests: list[Coroutine[Any, Any, Any]] = [
                 load(*accesses),
                 resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
@@ -128,7 +133,8 @@ async def update_nodes(
                 for group in (*groups, *removed):
                     tracker.removals.pop(_document_of(group), None)
                 return result
-    return await update_nodes(await resolve_outermost(accesses, ancestor_keys), (), load, apply)
+    outermost = await resolve_outermost(accesses, ancestor_keys)
+    return await update_nodes(outermost, (), load, apply, apply_at_once=apply_at_once)
 
 
 def was_interrupted(*accesses: NodeAccess) -> bool:

@@ -229,8 +229,8 @@ class Node(ABC, Generic[M]):
                     await then(access, old[0], new)
 
             async def prepare(current: NodeMetadata, changed: NodeMetadata) -> None:
-                if before is not None:
-                    await before(access, self._require_kind(current), self._require_kind(changed))
+                assert before is not None
+                await before(access, self._require_kind(current), self._require_kind(changed))
 
             # Chunks may be left below the path of a deleted array; they do not make it an implicit group.
             may_be_implicit = isinstance(self._metadata, GroupMetadata)
@@ -240,7 +240,7 @@ class Node(ABC, Generic[M]):
                     self.zarr_format,
                     checked_change,
                     finish,
-                    before=prepare,
+                    before=None if before is None else prepare,
                     may_be_implicit=may_be_implicit,
                     mark=mark,
                 )

@@ -102,6 +102,12 @@ class NodeAccess(NamedTuple):
             and self.settings.on_event is None
         )
 
+    @property
+    def changes_now(self) -> bool:
+        """Whether a document may be read and replaced by one call of a thread, as `reads_now`."""
+        store = self.store
+        return self.reads_now and type(store).set is BlockingStore.set and store.supports.conditional_writes is True
+
     def sibling(self, path: str) -> NodeAccess:
         """Return the access to another node of the same store."""
         return self._replace(path=path)
@@ -250,9 +256,7 @@ async def read_now(
     def read(*requests: tuple[NodeAccess, Sequence[str]]) -> list[Documents]:
         found: list[Documents] = []
         for access, keys in requests:
-            store, prefix, max_bytes = access.store, access.prefix, access.settings.max_metadata_bytes
-            assert isinstance(store, BlockingStore)
-            found.append({key: store.fetch_now(prefix + key, max_bytes=max_bytes) for key in keys})
+            found.append(fetch_now(access, keys))
             if until_found and any(value is not None for value in found[-1].values()):
                 break
         return found
@@ -269,6 +273,13 @@ async def read_now(
     if delay is not None:
         await asyncio.sleep(delay)
     return None
+
+
+def fetch_now(access: NodeAccess, keys: Sequence[str]) -> dict[str, Value | None]:
+    """Read documents of a node whose store `reads_now`, in the calling thread."""
+    store, prefix, max_bytes = access.store, access.prefix, access.settings.max_metadata_bytes
+    assert isinstance(store, BlockingStore)
+    return {key: store.fetch_now(prefix + key, max_bytes=max_bytes) for key in keys}
 
 
 def parse_documents(access: NodeAccess, documents: Documents, zarr_format: int | None = None) -> NodeMetadata | None:

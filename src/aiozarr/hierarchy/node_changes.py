@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import compress, groupby, islice
 from typing import Any
 
 from aiozarr.common.concurrency import for_each, gather_all
 from aiozarr.engine.group_commit import compare_and_swap
-from aiozarr.errors import MetadataError, NodeExistsError, PreconditionFailedError
+from aiozarr.errors import LimitError, MetadataError, NodeExistsError, PreconditionFailedError, StoreError
 from aiozarr.hierarchy.change_context import (
     MAX_SWAP_DELAY,
     ConsolidatedGroup,
@@ -24,13 +25,16 @@ from aiozarr.hierarchy.change_context import (
     replace_documents,
     resolve_outermost,
     store_documents,
+    unchanged_condition,
 )
+from aiozarr.hierarchy.changes import changes_of
 from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes, was_interrupted
 from aiozarr.hierarchy.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
     NodeMetadata,
+    fetch_now,
     formats_of,
     has_keys_below,
     implicit_group,
@@ -40,9 +44,12 @@ from aiozarr.hierarchy.node_access import (
     read_explicit,
     read_node,
 )
-from aiozarr.metadata.format_rules import ARRAY_KEY, ancestors, check_new_path, rules_of
+from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, ancestors, check_new_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
+from aiozarr.model import Value
+from aiozarr.stores import BlockingStore
+from aiozarr.stores.blocking import in_thread_uncancelled
 
 MAX_UPDATES = 100
 """Attempts to update a node against other writers. Each failed attempt is another writer's success."""
@@ -134,7 +141,7 @@ async def update_node(
     Args:
         access: the access to the node.
         zarr_format: the format of the node.
-        change: returns the new metadata. Nothing is stored if it returns its argument.
+        change: returns the new metadata, in any thread. Nothing is stored if it returns its argument.
         then: called with the new metadata before another task of this process may change the node.
         before: called with the present and the new metadata before the new ones are stored.
         may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
@@ -180,12 +187,7 @@ async def update_node(
             if changed is not current:
                 if before is not None:
                     await before(current, changed)
-                # A single document is stored if it differs; of several, those that differ have to be found.
-                is_clear = len(rules.keys) == 1 and changed != current
-                old = {} if is_clear else _render_leniently(current)
-                new = render_node(_without_separate(changed))
-                new[[*new][-1]] += mark
-                await replace_documents(access, documents, old, new)
+                await replace_documents(access, documents, *_render_change(current, changed, mark))
             return changed
 
         changed = await compare_and_swap(swap, max_swaps=MAX_UPDATES, max_delay=MAX_SWAP_DELAY)
@@ -193,8 +195,60 @@ async def update_node(
             await then(changed)
         return changed, [(access.path, changed)]
 
+    async def apply_at_once(access: NodeAccess) -> NodeMetadata | None:
+        if before is not None or len(rules.keys) > 1 or not access.changes_now:
+            return None
+        changed = await _update_in_thread(access, zarr_format, change, mark)
+        if changed is not None and then is not None:
+            await then(changed)
+        return changed
+
     # Only groups of this format, because documents of other formats, and their consolidated metadata, stay as they are.
-    return await update_nodes([access], group_keys([zarr_format]), load, apply)
+    return await update_nodes([access], group_keys([zarr_format]), load, apply, apply_at_once=apply_at_once)
+
+
+async def _update_in_thread(
+    access: NodeAccess, zarr_format: int, change: Callable[[NodeMetadata], NodeMetadata], mark: bytes
+) -> NodeMetadata | None:
+    """Read, change and store the only document of a node of a local store in one thread, as `update_node`.
+
+    Returns: the new metadata. None: nothing was stored, because consolidated metadata or a group above the root of the
+    store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
+    """
+    store, removals = access.store, changes_of(access.engine).removals
+    parent = store.parent_store() if access.target_path is None else None
+    assert isinstance(store, BlockingStore)
+    [key] = keys = rules_of(zarr_format).keys
+    levels = [access, *map(access.sibling, ancestors(access.path))]
+    outside = [] if parent is None else [access._replace(store=parent[0], path="")]
+
+    def update() -> NodeMetadata | None:
+        try:
+            stored, *above = [fetch_now(each, keys)[key] for each in levels]
+            # An interrupted change of this process may have removed consolidated metadata before they were read.
+            is_alone = not removals and all(fetch_now(each, keys)[key] is None for each in outside)
+        except (StoreError, LimitError):
+            return None
+        if stored is None or not is_alone or any(map(_may_be_consolidated, (stored, *above))):
+            return None
+        current = parse_documents(access, {key: stored}, zarr_format)
+        assert current is not None
+        changed = change(current)
+        old, new = ({}, {}) if changed is current else _render_change(current, changed, mark)
+        if old == new:
+            return changed
+        with suppress(PreconditionFailedError):
+            store.set_now(access.prefix + key, new[key], precondition=unchanged_condition(stored))
+            return changed
+        return None
+
+    return await access.scheduled.at_once(access.prefix + key, in_thread_uncancelled(update, is_shared=True))
+
+
+def _may_be_consolidated(value: Value | None) -> bool:
+    """Return whether a document, which is not parsed, may have consolidated metadata or the sentinel."""
+    data = b"" if value is None else bytes(value.data)
+    return CONSOLIDATED_MEMBER.encode() in data or b"\\u" in data
 
 
 async def delete_node(access: NodeAccess) -> None:
@@ -290,6 +344,17 @@ async def create_group_document(access: NodeAccess, group: GroupMetadata) -> Non
     except PreconditionFailedError:
         if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
             raise below_array_error(access, access.path) from None
+
+
+def _render_change(
+    current: NodeMetadata, changed: NodeMetadata, mark: bytes
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """Return the documents before a change, if they may be equal, and after it, with `mark` as in `update_node`."""
+    # A single document is stored if it differs; of several, those that differ have to be found.
+    is_clear = len(rules_of(changed.zarr_format).keys) == 1 and changed != current
+    new = render_node(_without_separate(changed))
+    new[[*new][-1]] += mark
+    return {} if is_clear else _render_leniently(current), new
 
 
 def _without_separate(metadata: NodeMetadata) -> NodeMetadata:

@@ -14,7 +14,7 @@ import numpy as np
 from aiozarr.engine import bind_callback, run_blocking
 
 if TYPE_CHECKING:
-    from aiozarr.common.progress import Progress, ProgressCallback, ProgressLike
+    from aiozarr.common.progress import Progress, ProgressLike
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,21 +30,22 @@ def wait(
 
     It runs in the caller's context variables, so that `record()` counts it. `callback` calls `progress` in this thread.
     """
-    context = copy_context()
 
-    def run(shown: ProgressCallback | None) -> T:
+    async def call_without_progress() -> T:
+        return await function(None)  # here, because wrong arguments raise before there is a coroutine
+
+    if progress is None:
+        return run_blocking(call_without_progress, has_callbacks=False)
+    from aiozarr.common.progress import shown_progress
+
+    context = copy_context()
+    with shown_progress(progress, "aiozarr") as shown:
+
         async def call() -> T:
             callback = bind_callback(shown)
             return await asyncio.get_running_loop().create_task(function(callback), context=context)
 
         return run_blocking(call)
-
-    if progress is None:
-        return run(None)
-    from aiozarr.common.progress import shown_progress
-
-    with shown_progress(progress, "aiozarr") as shown:
-        return run(shown)
 
 
 def blocking_function(function: Callable[P, Coroutine[Any, Any, A]], wrap: Callable[[A], B]) -> Callable[P, B]:

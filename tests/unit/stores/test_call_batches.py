@@ -92,6 +92,13 @@ async def test_a_created_node_takes_one_thread_call_for_all_that_it_looks_at_and
     assert len(jobs) == 2
 
 
+async def test_a_node_on_the_disk_is_updated_by_one_thread_call(tmp_path: Path, jobs: list[object]) -> None:
+    array = await aiozarr.create_array(tmp_path / "a" / "b", shape=2, dtype="u1")
+    jobs.clear()
+    await array.update_attributes({"a": 1})
+    assert len(jobs) == 1
+
+
 async def test_reads_that_are_counted_are_requests(tmp_path: Path, jobs: list[object]) -> None:
     await aiozarr.create_array(tmp_path / "a", shape=2, dtype="u1")
     jobs.clear()

@@ -90,6 +90,7 @@ class LocalStore(BlockingStore):
         self._durable = durable
         self._url = "file://" + quote(self._root)
         self._identity = (LocalStore, os.path.realpath(self._root))
+        self._parent: tuple[Store, str] | None = None
 
     @property
     def root(self) -> str:
@@ -115,6 +116,8 @@ class LocalStore(BlockingStore):
 
     def parent_store(self) -> tuple[Store, str] | None:
         """Return the store of the root's parent directory by its path; symbolic links are not resolved."""
+        if self._parent is not None:
+            return self._parent
         directory, name = os.path.split(self._root)
         try:
             text = name.decode()
@@ -124,10 +127,11 @@ class LocalStore(BlockingStore):
             return None
         # Without links on the way to the root there are none on the way to its parent.
         real = directory if self._identity[1] == self._root else os.path.realpath(directory)
-        base = directory.rstrip(b"/") + b"/"
-        return with_root(
-            self, _root=directory, _base=base, _url="file://" + quote(directory), _identity=(LocalStore, real)
-        ), text
+        base, url = directory.rstrip(b"/") + b"/", "file://" + quote(directory)
+        parent = with_root(self, _root=directory, _base=base, _url=url, _identity=(LocalStore, real)), text
+        if real == directory:
+            self._parent = parent  # made once, because each creation looks at all folders up to `/`
+        return parent
 
     def child_store(self, path: str) -> Store:
         """Return the store of the directory `path` below the root."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,9 @@ import pytest
 
 import aiozarr
 import aiozarr.sync
-from aiozarr.errors import PermissionDeniedError
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.errors import PermissionDeniedError, StoreError
+from aiozarr.model import Precondition
+from aiozarr.stores import LocalStore, MemoryStore, Store
 
 
 async def test_attributes_are_updated_by_name_and_replaced_as_a_whole(store: Store) -> None:
@@ -88,6 +92,54 @@ async def test_values_that_are_not_json_are_refused_before_any_request(remote: A
     with pytest.raises(TypeError):
         await group.update_attributes(bad)
     assert remote.calls == []
+
+
+class Disturbed(LocalStore):
+    """A store whose next write is preceded by what `disturb(key)` does."""
+
+    disturb: Callable[[str], object] | None = None
+
+    def set_now(self, key: str, value: Any, *, precondition: Precondition | None = None) -> str:
+        disturb, self.disturb = self.disturb, None
+        if disturb is not None:
+            disturb(key)
+        return super().set_now(key, value, precondition=precondition)
+
+
+async def test_an_update_on_the_disk_keeps_that_of_another_process(tmp_path: Path) -> None:
+    store = Disturbed(tmp_path)
+    array = await aiozarr.create_array(store, "a", shape=3, dtype="i4", attributes={"x": 1})
+    document = tmp_path / "a" / "zarr.json"
+    other = document.read_bytes().replace(b'"x": 1', b'"x": 22, "y": 3')
+    store.disturb = lambda _: document.write_bytes(other)
+    await array.update_attributes({"z": 4})
+    assert array.attrs == {"x": 22, "y": 3, "z": 4}
+    assert (await aiozarr.open_array(store, "a")).attrs == array.attrs
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+async def test_a_write_that_the_disk_refuses_is_repeated_only_if_that_may_help(tmp_path: Path, retryable: bool) -> None:
+    store = Disturbed(tmp_path)
+    array = await aiozarr.create_array(store, "a", shape=3, dtype="i4")
+
+    def refuse(key: str) -> None:
+        raise StoreError("no", key=key, retryable=retryable)
+
+    store.disturb = refuse
+    with nullcontext() if retryable else pytest.raises(StoreError, match="no"):
+        await array.update_attributes({"a": 1})
+    assert array.attrs == ({"a": 1} if retryable else {})
+    assert (await aiozarr.open_array(store, "a")).attrs == array.attrs
+
+
+async def test_consolidated_metadata_are_updated_however_their_name_is_written(tmp_path: Path) -> None:
+    group = await aiozarr.create_group(tmp_path)
+    array = await group.create_array("a", shape=3, dtype="i4")
+    await aiozarr.consolidate_metadata(tmp_path)
+    document = tmp_path / "zarr.json"
+    document.write_bytes(document.read_bytes().replace(b"consolidated_", b"\\u0063onsolidated_"))
+    await array.update_attributes({"a": 1})
+    assert (await (await aiozarr.open_group(tmp_path)).open("a")).attrs == {"a": 1}
 
 
 async def test_a_failed_update_changes_neither_store_nor_handle(remote: Any) -> None:
