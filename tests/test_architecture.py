@@ -71,7 +71,7 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11360,
+    "stores": 11375,
     "engine": 7930,
     "hierarchy": 5950,
     "codecs": 4440,

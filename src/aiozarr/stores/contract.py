@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from urllib.parse import quote
 from weakref import ref
 
 from aiozarr.common.concurrency import map_concurrently
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+_UNESCAPED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/"
 _CONDITIONAL_ERASES = ("erase_if_match", "erase_if_match_now")
 
 # Inside the class, `list` is the operation of that name.
@@ -180,7 +180,7 @@ class Store(ABC):
         The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as those of
         buckets, overrides this.
         """
-        return f"{self.url.removesuffix('/')}/{quote(path)}" if path else self.url
+        return f"{self.url.removesuffix('/')}/{percent_encoded(path.encode())}" if path else self.url
 
     @property
     def server(self) -> str | None:
@@ -298,6 +298,16 @@ class _InstanceKey:
 
     def __hash__(self) -> int:
         return self._hash
+
+
+def percent_encoded(path: bytes) -> str:
+    """Return `path` as a part of a URL, with the characters escaped that `urllib.parse.quote` escapes."""
+    if not path.translate(None, _UNESCAPED):
+        return path.decode()
+    # Imported here because most paths need no escapes, and the import takes 2 ms.
+    from urllib.parse import quote
+
+    return quote(path)
 
 
 def byte_view(value: Buffer) -> memoryview:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetadataError
 from aiozarr.model import is_unicode
@@ -219,7 +218,7 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
     location, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
         location, more = split_archive(rest) or (rest, "")
-    inner = "/".join(part for part in (inner, unquote(more).strip("/")) if part)
+    inner = "/".join(part for part in (inner, _decoded(more).strip("/")) if part)
     return _inside(location, inner, options)
 
 
@@ -278,7 +277,7 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
     chained = scheme not in _OPENERS and "::" in location
     store = from_url(directory_url(above) + query, **(options if chained else _flat(scheme, options)))
     # The paths of web addresses are percent-encoded, paths of buckets are not.
-    return store, name if store.url_of(" ").endswith(" ") else unquote(name)
+    return store, name if store.url_of(" ").endswith(" ") else _decoded(name)
 
 
 def _references(rest: str, options: dict[str, Any]) -> Store:
@@ -293,7 +292,7 @@ def _references(rest: str, options: dict[str, Any]) -> Store:
         document, mark, more = (location[:-1], "!", "") if location.endswith("!") else location.rpartition("!/")
         if not mark:
             document, more = location, ""
-        inner = f"{inner.strip('/')}/{unquote(more)}"
+        inner = f"{inner.strip('/')}/{_decoded(more)}"
     if not document:
         raise TypeError("reference:// needs the storage option 'fo', or a URL: reference::s3://bucket/refs.json")
     rest_of_options |= own.pop("target_options", None) or {}
@@ -315,6 +314,15 @@ def _open_references(target: Any, options: Mapping[str, Any], prefix: str, **own
     return open_references(target, open_url=from_url, own_options=options, prefix=prefix, **own)
 
 
+def _decoded(text: str, errors: str = "replace") -> str:
+    """Return `text` with its escapes replaced, as `urllib.parse.unquote` does."""
+    if "%" not in text:
+        return text
+    from urllib.parse import unquote
+
+    return unquote(text, errors=errors)
+
+
 def _file(url: str, options: dict[str, Any]) -> Store:
     return _local(_file_path(url), options)
 
@@ -323,7 +331,7 @@ def _file_path(url: str) -> str:
     host, slash, path = url[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
         raise ValueError(f"a file URL names an absolute path, as in file:///data/a.zarr, not {url!r}")
-    return "/" + unquote(path, errors="surrogateescape")
+    return "/" + _decoded(path, errors="surrogateescape")
 
 
 def _memory(url: str, options: dict[str, Any]) -> Store:
@@ -331,8 +339,8 @@ def _memory(url: str, options: dict[str, Any]) -> Store:
 
     _only(options)
     name, _, path = url[len("memory://") :].partition("/")
-    path = unquote(path.removesuffix("/"))
-    return MemoryStore.named(unquote(name), path and path + "/")
+    path = _decoded(path.removesuffix("/"))
+    return MemoryStore.named(_decoded(name), path and path + "/")
 
 
 def _remote(url: str, options: dict[str, Any]) -> Store:

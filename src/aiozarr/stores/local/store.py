@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from aiozarr.errors import (
     ChangedError,
@@ -31,7 +30,7 @@ from aiozarr.model import (
     resolve_range,
 )
 from aiozarr.stores.blocking import BlockingStore, in_thread, iterate_in_thread
-from aiozarr.stores.contract import Store, byte_view, check_max_bytes, with_root
+from aiozarr.stores.contract import Store, byte_view, check_max_bytes, percent_encoded, with_root
 from aiozarr.stores.local.atomic_write import (
     TEMPORARY,
     NewFile,
@@ -88,7 +87,7 @@ class LocalStore(BlockingStore):
         self._root = os.path.abspath(encode_path(root))
         self._base = self._root.rstrip(b"/") + b"/"
         self._durable = durable
-        self._url = "file://" + quote(self._root)
+        self._url = "file://" + percent_encoded(self._root)
         self._identity = (LocalStore, os.path.realpath(self._root))
         self._parent: tuple[Store, str] | None = None
 
@@ -127,7 +126,7 @@ class LocalStore(BlockingStore):
             return None
         # Without links on the way to the root there are none on the way to its parent.
         real = directory if self._identity[1] == self._root else os.path.realpath(directory)
-        base, url = directory.rstrip(b"/") + b"/", "file://" + quote(directory)
+        base, url = directory.rstrip(b"/") + b"/", "file://" + percent_encoded(directory)
         parent = with_root(self, _root=directory, _base=base, _url=url, _identity=(LocalStore, real)), text
         if real == directory:
             self._parent = parent  # made once, because each creation looks at all folders up to `/`
