@@ -72,6 +72,18 @@ def child_of(group: Group, name: str, metadata: NodeMetadata) -> AnyNode:
     return group._child(make_node, join_path(group.path, name, None), metadata)
 
 
+def current_child(group: Group, name: str) -> AnyNode | None:
+    """Return a node below a group from consolidated metadata that are known to be current, else None, in any thread.
+
+    Raises:
+        InvalidKeyError: `name` is not a valid name.
+        InvalidMetadataError, UnsupportedMetadataError: the node's metadata are invalid.
+    """
+    path = join_path(group.path, name, group.zarr_format)
+    metadata = group._find_consolidated(path)
+    return None if metadata is None else group._child(make_node, path, metadata)
+
+
 def reopened(group: Group, settings: Settings, *, owns_store: bool = False) -> Group:
     """Return another handle of a group, for reading, with these settings."""
     options = HandleOptions(settings, "r", owns_store, seen_changes=group._seen_changes)

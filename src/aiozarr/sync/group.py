@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.group import Group as AsyncGroup
-from aiozarr.hierarchy.internal import child_of, listed_levels
+from aiozarr.hierarchy.internal import child_of, current_child, listed_levels
 from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import Forwarded, blocking_method, data_in_this_thread, iterate, unchanged
 
@@ -29,7 +29,8 @@ class Group(Node[AsyncGroup]):
 
     def __getitem__(self, name: str) -> AnyNode:
         """Open the node `name`, such as `"a"` or `"a/b"`; errors are those of `aiozarr.Group.open`."""
-        return self.open(name)
+        node = current_child(self._async, name)
+        return self.open(name) if node is None else wrap_node(node)
 
     def __contains__(self, name: object) -> bool:
         try:

@@ -47,3 +47,19 @@ def test_invalid_names_are_not_in_a_group(name: Any) -> None:
     group.create_group("a/b")
     assert "a/b" in group
     assert name not in group
+
+
+def test_a_member_of_a_consolidated_group_is_opened_in_the_calling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    aiozarr.sync.create_group(store).create_array("a", shape=(3,), dtype="i4")
+    aiozarr.sync.consolidate_metadata(store)
+    group = aiozarr.sync.open_group(store)
+    assert "a" in group  # the consolidated metadata are known to be current from here on
+    calls: list[object] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("aiozarr.sync.wait.run_blocking", lambda *args, **_: calls.append(args))
+        assert group["a"].shape == (3,)
+        group["missing"]
+    assert len(calls) == 1
+    aiozarr.sync.open_array(store, path="a", mode="r+").update_attributes({"units": "K"})
+    assert group["a"].attrs == {"units": "K"}
