@@ -105,8 +105,9 @@ class BlockingRead(ObjectRequest):
         if not decoder.max_batch:
             return 0
         out = self.outputs[self._at].out
-        candidates = self.outputs[self._at : self._at + decoder.max_batch]
-        outputs = list(takewhile(lambda output: output.out is out, candidates))
+        outputs = self.outputs[self._at : self._at + decoder.max_batch]
+        if self._operation.makes_blocks:
+            outputs = list(takewhile(lambda output: output.out is out, outputs))
         parts = [output.projection for output in outputs]
         batch = decoder.plan_batch(out, parts)
         if batch is None:
@@ -115,11 +116,13 @@ class BlockingRead(ObjectRequest):
         stored: list[ChunkOutput] = []
         missing: list[ChunkOutput] = []
 
+        prefix, encode_key = self._read.prefix, self._read.layout.key_encoding.encode
+
         def read_next(outputs: Iterable[ChunkOutput]) -> bool:
             for output in outputs:
                 if self.cancelled:
                     return False
-                self._set_key(output)
+                self.key = prefix + encode_key(output.projection.coords)
                 size = self._read_object(store.read_into_now, buffer[stops[-1] :])
                 if size is None:
                     missing.append(output)

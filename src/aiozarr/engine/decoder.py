@@ -274,7 +274,8 @@ class ChunkDecoder:
         stop = min(len(projections) if stop is None else stop, first + self.max_batch)
         parts: list[ChunkSelection] = []
         while first < stop:
-            window = adjacent_window(projections, first, stop, out, self._shape) if windowed else None
+            may_be_whole = windowed and type(projections[first]) is ChunkProjection
+            window = adjacent_window(projections, first, stop, out, self._shape) if may_be_whole else None
             if window is None:
                 if not takes_parts:
                     break

@@ -56,6 +56,9 @@ class PointProjection:
     @property
     def coords(self) -> tuple[int, ...]:
         """Index of the chunk in the grid."""
+        first = self.selections[0]
+        if len(self.selections) == 1 and isinstance(first, GroupSelection):
+            return first.chunks  # the only group has all dimensions
         return tuple(self._by_dimension(lambda selection: selection.chunk, lambda selection: selection.chunks))
 
     @property

@@ -162,7 +162,7 @@ class ChunkProjection(tuple[AxisSelection, ...]):
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
         """Return a view of `out` over a completely selected chunk of `shape`, or None for other chunks."""
         places = [each.out for each in self if each.out is not None and each.step > 0]
-        if len(places) < len(shape):
+        if len(places) < len(shape) or (self and self[0].taken < shape[0]):
             return None
         window = out[tuple(places)] if places else out
         return window if window.shape == shape else None
