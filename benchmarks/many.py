@@ -131,6 +131,8 @@ async def measure(library: str, operation: str, count: int, target: str) -> Figu
         return await _lone_reads(peer, array, count)
     # What the first read of a process imports and starts is no chunk's cost.
     await peer.read(array, (slice(0, min(array.shape[0], 64 * ITEMS)),))
+    if operation == "points":
+        await peer.points(array, np.arange(64)[::-1].copy())
     if operation == "element":
         return await _costs(lambda: peer.read(array, (slice(ENDLESS - 1, ENDLESS),)))
     if operation == "points":
