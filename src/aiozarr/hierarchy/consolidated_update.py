@@ -117,7 +117,7 @@ async def update_nodes(
                 resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
             (context, groups), parent = await gather_all(requests)
-            if parent is None and not groups and not _removed_above(accesses):
+            if parent is None and not groups and not removals_above(accesses):
                 with tracker.recording(store):
                     result, _ = await apply(context, *accesses)
                 return result
@@ -275,10 +275,10 @@ async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGrou
         stored = None if value is None else bytes(value.data)
         return group if removal is not None and stored == removal.document else None
 
-    return [group for group in await map_concurrently(load, _removed_above(accesses)) if group is not None]
+    return [group for group in await map_concurrently(load, removals_above(accesses)) if group is not None]
 
 
-def _removed_above(accesses: Sequence[NodeAccess]) -> list[tuple[NodeAccess, int]]:
+def removals_above(accesses: Sequence[NodeAccess]) -> list[tuple[NodeAccess, int]]:
     """Return the groups, with their formats, of removals that concern these nodes."""
     removals = changes_of(accesses[0].engine).removals
     if not removals:

@@ -27,8 +27,7 @@ from aiozarr.hierarchy.change_context import (
     store_documents,
     unchanged_condition,
 )
-from aiozarr.hierarchy.changes import changes_of
-from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes, was_interrupted
+from aiozarr.hierarchy.consolidated_update import NodeChanges, removals_above, update_nodes, was_interrupted
 from aiozarr.hierarchy.erase import check_erasable, erase_node, is_occupied, node_exists_error
 from aiozarr.hierarchy.node_access import (
     Documents,
@@ -215,7 +214,7 @@ async def _update_in_thread(
     Returns: the new metadata. None: nothing was stored, because consolidated metadata or a group above the root of the
     store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
     """
-    store, removals = access.store, changes_of(access.engine).removals
+    store = access.store
     parent = store.parent_store() if access.target_path is None else None
     assert isinstance(store, BlockingStore)
     [key] = keys = rules_of(zarr_format).keys
@@ -226,7 +225,7 @@ async def _update_in_thread(
         try:
             stored, *above = [fetch_now(each, keys)[key] for each in levels]
             # An interrupted change of this process may have removed consolidated metadata before they were read.
-            is_alone = not removals and all(fetch_now(each, keys)[key] is None for each in outside)
+            is_alone = not removals_above([access]) and all(fetch_now(each, keys)[key] is None for each in outside)
         except (StoreError, LimitError):
             return None
         if stored is None or not is_alone or any(map(_may_be_consolidated, (stored, *above))):
