@@ -71,15 +71,15 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11375,
-    "engine": 7930,
+    "stores": 11385,
+    "engine": 7940,
     "hierarchy": 5950,
     "codecs": 4440,
     "driver": 3330,
     "metadata": 2780,
     "transfer": 1770,
     "cli": 2080,
-    "grid": 2275,
+    "grid": 2305,
     "integrations": 1720,
     "conversion": 1660,
     "http1": 1700,

@@ -279,6 +279,9 @@ class ChunkDecoder:
             if window is None:
                 if not takes_parts:
                     break
+                if parts and type(parts[-1]) is not type(projections[first]):
+                    batch.add(parts, None)
+                    parts = []
                 parts.append(projections[first])
                 first += 1
                 continue

@@ -73,7 +73,7 @@ def _of_points(selection: PointProjection, layout: ElementLayout, max_runs: int)
         return None
     slices: list[AxisSelection | None] = [None] * len(layout.shape)
     lists: list[Offsets] = []
-    for number, each in enumerate(selection.selections):
+    for number, each in enumerate(selection):
         if isinstance(each, AxisSelection):
             dimension = selection.owners.index(number)
             if dimension < len(slices):
@@ -148,7 +148,7 @@ def bounding_box(selection: ChunkSelection) -> BoundingBox | None:
         inner = bounding_box(selection.elements)
         return None if inner is None else inner[: len(selection.coords)]
     if isinstance(selection, PointProjection):
-        return tuple([_group_extent(selection.selections[owner], dim) for dim, owner in enumerate(selection.owners)])
+        return tuple([_group_extent(selection[owner], dim) for dim, owner in enumerate(selection.owners)])
     return None
 
 

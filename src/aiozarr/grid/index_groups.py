@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,33 +24,68 @@ MIN_RADIX_POINTS = 1 << 12
 
 
 class GroupSelection(NamedTuple):
-    """The points of one group in one chunk, along the dimensions of the group.
+    """The points of one group in one chunk, along the dimensions of the group. All but two numbers is looked up.
 
     Attributes:
-        dims: the dimensions of the group.
-        chunks: index of the chunk along each of them.
-        inner: the points in coordinates of the chunk, one list per dimension.
-        out: their positions along the core axis of the group, ascending.
-        taken: number of points.
-        extents: number of elements of the chunk inside the array along each dimension.
+        points: the points of the group in all chunks.
+        number: the number of this chunk among those that they touch.
     """
 
-    dims: tuple[int, ...]
-    chunks: tuple[int, ...]
-    inner: tuple[Indices, ...]
-    out: Positions
-    taken: int
-    extents: tuple[int, ...]
+    points: GroupPoints
+    number: int
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The dimensions of the group."""
+        return self.points.dims
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Index of the chunk along each of them."""
+        return tuple([column[self.number] for column in self.points.chunks])
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Number of elements of the chunk inside the array along each dimension."""
+        return tuple([axis.chunk_extent(chunk) for axis, chunk in zip(self.points.axes, self.chunks, strict=True)])
+
+    @property
+    def inner(self) -> tuple[Indices, ...]:
+        """The points in coordinates of the chunk, one list per dimension."""
+        taken = self._taken
+        return tuple([each[taken] for each in self.points.inner])
+
+    @property
+    def out(self) -> Positions:
+        """Their positions along the core axis of the group, ascending."""
+        return compact_positions(sub_positions(self.points.positions, self._taken))
+
+    @property
+    def taken(self) -> int:
+        """Number of points."""
+        start, stop = self.points.bounds[self.number : self.number + 2].tolist()
+        count: int = stop - start
+        return count
 
     @property
     def is_complete(self) -> bool:
         """True if the points are all elements along these dimensions."""
-        count = prod(self.extents)
+        extents = self.extents
+        count = prod(extents)
         if self.taken < count:
             return False
         seen = np.zeros(count, bool)
-        seen[np.ravel_multi_index(self.inner, self.extents)] = True
+        seen[np.ravel_multi_index(self.inner, extents)] = True
         return bool(seen.all())
+
+    def moved_to_start(self) -> GroupSelection:
+        """Return the selection for an output that starts with its elements."""
+        return GroupPoints.of_chunk(self.points.axes, self.dims, self.chunks, self.inner, slice(0, self.taken))
+
+    @property
+    def _taken(self) -> slice:
+        start, stop = self.points.bounds[self.number : self.number + 2].tolist()
+        return slice(start, stop)
 
 
 AxisOrGroupSelection: TypeAlias = AxisSelection | GroupSelection
@@ -136,62 +172,100 @@ def _rank(chunks: Sequence[Indices]) -> tuple[NDArray[Any], int]:
     return key.astype(np.uint16 if span <= 1 << 16 else np.uint32), span
 
 
-class SplitGroup:
-    """The selections of the points of a group in the touched chunks, ordered by chunk. Each iteration makes them.
+MIN_SLICE_POINTS = 8
+"""Fewer points of a chunk are not compared with a slice: that takes longer than copying them."""
+
+
+class GroupPoints:
+    """The points of a group, ordered by chunk. Selections of its chunks are made in each iteration.
 
     Args:
         axes: the dimensions of the group.
         dims: their numbers.
-        lists: the index of every point along each dimension.
-        positions: the positions of the points along the core axis of the group, ascending.
+        points: the points, sorted by chunk.
+        positions: the positions of the points along the core axis of the group, ascending in each chunk.
+
+    Attributes:
+        axes, dims, positions: as given.
+        chunks: per dimension the index of each chunk.
+        inner: per dimension the point in coordinates of its chunk.
+        bounds: number of the first point of each chunk, and the number of points.
     """
 
-    def __init__(
-        self, axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
-    ) -> None:
-        self._axes = axes
-        self._dims = dims
-        self._points = points = sort_by_chunk(axes, lists)
-        self._starts = points.starts.tolist()
-        self._stops = [*self._starts[1:], len(lists[0])][: len(self._starts)]
-        self._positions = positions if points.order is None else _sub(positions, points.order)
+    __slots__ = ("axes", "bounds", "chunks", "dims", "inner", "positions")
+
+    def __init__(self, axes: Sequence[Axis], dims: tuple[int, ...], points: SortedPoints, positions: Positions) -> None:
+        self.axes = axes
+        self.dims = dims
+        self.chunks = [each.tolist() for each in points.chunks]
+        self.inner = points.inner
+        self.positions = positions
+        self.bounds = np.append(points.starts, len(points.inner[0]))
+
+    @classmethod
+    def split(
+        cls, axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
+    ) -> GroupPoints:
+        """Sort points by chunk.
+
+        Args:
+            axes: the dimensions of the group.
+            dims: their numbers.
+            lists: the index of every point along each dimension.
+            positions: the positions of the points along the core axis of the group, ascending.
+        """
+        points = sort_by_chunk(axes, lists)
+        return cls(axes, dims, points, positions if points.order is None else sub_positions(positions, points.order))
+
+    @staticmethod
+    def of_chunk(
+        axes: Sequence[Axis],
+        dims: tuple[int, ...],
+        chunk: Sequence[int],
+        inner: Sequence[Indices],
+        positions: Positions,
+    ) -> GroupSelection:
+        """Return the selection of points of a single chunk; `positions` ascend."""
+        points = SortedPoints([np.array([each]) for each in chunk], list(inner), None, np.zeros(1, np.intp))
+        return GroupSelection(GroupPoints(axes, dims, points, positions), 0)
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self.bounds) - 1
+
+    def scattered(self) -> Iterator[GroupSelection]:
+        """Yield the selections of all chunks as points. No bytecode runs for a chunk."""
+        return map(tuple.__new__, repeat(GroupSelection), zip(repeat(self), range(len(self)), strict=False))
+
+    def may_be_slices(self, min_points: int = 1) -> NDArray[np.bool_]:
+        """Return for each chunk whether it has so many points, and they may be equal to a slice."""
+        starts, counts = self.bounds[:-1], np.diff(self.bounds)
+        if len(self.dims) > 1:
+            return np.zeros(len(counts), bool)
+        first, last = self.inner[0][starts], self.inner[0][starts + counts - 1]
+        second = self.inner[0][starts + np.minimum(counts - 1, 1)]
+        may_be: NDArray[np.bool_] = (counts >= min_points) & (last - first == (second - first) * (counts - 1))
+        return may_be
 
     def __iter__(self) -> Iterator[AxisOrGroupSelection]:
-        dims, inner = self._dims, self._points.inner
-        columns = [each.tolist() for each in self._points.chunks]
-        extents = [map(axis.chunk_extent, column) for axis, column in zip(self._axes, columns, strict=True)]
-        firsts = inner[0][self._starts].tolist()
-        chunks = zip(zip(*columns, strict=True), zip(*extents, strict=True), self._places(), firsts, strict=True)
-        for start, stop, (chunk, extent, out, first) in zip(self._starts, self._stops, chunks, strict=True):
-            taken, progression = stop - start, None
-            # Points of one dimension may be equal to a slice.
-            if len(dims) == 1 and isinstance(out, slice):
-                progression = (first, 1) if taken == 1 else as_progression(inner[0][start:stop])
-            if progression is None:
-                yield GroupSelection(dims, chunk, tuple([each[start:stop] for each in inner]), out, taken, extent)
-            else:
-                assert isinstance(out, slice)
-                first, step = progression
-                end = first + step * taken
-                selection = slice(first, end if end >= 0 else None, step)
-                yield AxisSelection(chunk[0], selection, out, first, step, taken, out.start, extent[0])
-
-    def _places(self) -> Iterable[Positions]:
-        """The positions of the points of each chunk, as a slice if they are contiguous."""
-        places, starts, stops = self._positions, self._starts, self._stops
-        if isinstance(places, slice):
-            return map(slice, [places.start + start for start in starts], [places.start + stop for stop in stops])
-        firsts, lasts = places[starts].tolist(), places[np.array(stops, np.intp) - 1].tolist()
-        return (
-            slice(first, last + 1) if last - first + 1 == stop - start else places[start:stop]
-            for start, stop, first, last in zip(starts, stops, firsts, lasts, strict=True)
-        )
+        """Yield the selections of all chunks, as slices where the points are equal to one."""
+        pairs = zip(self.scattered(), self.may_be_slices().tolist(), strict=True)
+        return (_as_slice(each) if may_be_slice else each for each, may_be_slice in pairs)
 
 
-def _sub(positions: Positions, taken: Positions) -> Positions:
+def _as_slice(points: GroupSelection) -> AxisOrGroupSelection:
+    """Return points along one dimension as a slice if they are equal to one."""
+    out = points.out
+    progression = as_progression(points.inner[0]) if isinstance(out, slice) else None
+    if progression is None:
+        return points
+    assert isinstance(out, slice)
+    (first, step), taken = progression, points.taken
+    end = first + step * taken
+    selection = slice(first, end if end >= 0 else None, step)
+    return AxisSelection(points.chunks[0], selection, out, first, step, taken, out.start, points.extents[0])
+
+
+def sub_positions(positions: Positions, taken: Positions) -> Positions:
     """Return `positions[taken]`. Slices have step 1."""
     if not isinstance(positions, slice):
         return positions[taken]
@@ -207,11 +281,6 @@ def compact_positions(positions: Positions) -> Positions:
         return positions
     first, last = int(positions[0]), int(positions[-1])
     return slice(first, last + 1) if last - first + 1 == len(positions) else positions
-
-
-def as_positions(positions: Positions) -> Indices:
-    """Return positions as an array."""
-    return np.arange(positions.start, positions.stop) if isinstance(positions, slice) else positions
 
 
 def as_progression(indices: Indices) -> tuple[int, int] | None:

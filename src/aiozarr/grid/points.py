@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Indices, RegularAxis
 from aiozarr.grid.index_groups import (
+    MIN_SLICE_POINTS,
     AxisOrGroupSelection,
+    GroupPoints,
     GroupSelection,
     Positions,
-    SplitGroup,
-    as_positions,
     flat_indices,
     group_dims,
+    sub_positions,
 )
 from aiozarr.grid.projection import (
     MAX_CACHED_SELECTIONS,
@@ -39,25 +40,30 @@ from aiozarr.grid.transform import DimensionMap, Indexed
 T = TypeVar("T")
 
 
-class PointProjection:
+class PointProjection(tuple[AxisOrGroupSelection, ...]):
     """A `ChunkSelection` of index arrays, slices and integers.
 
-    Args:
-        selections: one per core axis and per dimension without a core axis, in the order of their first dimensions.
-        owners: for each dimension of the grid, the number of its selection.
+    It is a tuple of one selection per core axis and per dimension without a core axis, in the order of their first
+    dimensions.
     """
 
-    __slots__ = ("owners", "selections")
+    __slots__ = ()
 
-    def __init__(self, selections: tuple[AxisOrGroupSelection, ...], owners: tuple[int, ...]) -> None:
-        self.selections = selections
-        self.owners = owners
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """For each dimension of the grid, the number of its selection."""
+        owners = {
+            dim: number for number, each in enumerate(self) if isinstance(each, GroupSelection) for dim in each.dims
+        }
+        others = iter([number for number, each in enumerate(self) if isinstance(each, AxisSelection)])
+        count = sum([len(each.dims) if isinstance(each, GroupSelection) else 1 for each in self])
+        return tuple([owners[dim] if dim in owners else next(others) for dim in range(count)])
 
     @property
     def coords(self) -> tuple[int, ...]:
         """Index of the chunk in the grid."""
-        first = self.selections[0]
-        if len(self.selections) == 1 and isinstance(first, GroupSelection):
+        first = self[0]
+        if len(self) == 1 and isinstance(first, GroupSelection):
             return first.chunks  # the only group has all dimensions
         return tuple(self._by_dimension(lambda selection: selection.chunk, lambda selection: selection.chunks))
 
@@ -69,17 +75,17 @@ class PointProjection:
     @property
     def size(self) -> int:
         """Number of selected elements. Repeated elements count repeatedly."""
-        return prod([selection.taken for selection in self.selections])
+        return prod([selection.taken for selection in self])
 
     @property
     def point_count(self) -> int:
         """Number of points of index arrays in this chunk."""
-        return sum([selection.taken for selection in self.selections if isinstance(selection, GroupSelection)])
+        return sum([selection.taken for selection in self if isinstance(selection, GroupSelection)])
 
     @property
     def is_complete(self) -> bool:
         """True only if every element of the chunk inside the array is selected."""
-        return all([selection.is_complete for selection in self.selections])
+        return all([selection.is_complete for selection in self])
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
         """Return None, because index arrays are not checked for complete chunks in order."""
@@ -111,7 +117,7 @@ class PointProjection:
         """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
         clipped = [RegularAxis(axis.length, n) for axis, n in zip(axes, self.extents, strict=True)]
         core_axes = []
-        for number, selection in enumerate(self.selections):
+        for number, selection in enumerate(self):
             own = [axis for axis, owner in zip(clipped, self.owners, strict=True) if owner == number]
             if isinstance(selection, GroupSelection):
                 core_axes.append(_of_points(own, selection.dims, selection.inner, selection.out))
@@ -124,25 +130,23 @@ class PointProjection:
 
         Returns: the shape of that output, its region in the full output, and the selection.
         """
-        pairs = [(selection.taken, selection.out) for selection in self.selections if selection.out is not None]
+        pairs = [(selection.taken, selection.out) for selection in self if selection.out is not None]
         moved = [
-            selection._replace(out=slice(0, selection.taken))
-            if isinstance(selection, GroupSelection)
-            else moved_to_start(selection)
-            for selection in self.selections
+            selection.moved_to_start() if isinstance(selection, GroupSelection) else moved_to_start(selection)
+            for selection in self
         ]
         return (
             tuple([taken for taken, _ in pairs]),
             tuple([out for _, out in pairs]),
-            PointProjection(tuple(moved), self.owners),
+            PointProjection(moved),
         )
 
     def _in_chunk(self) -> MixedIndex:
         items = self._by_dimension(lambda selection: selection.selection, lambda selection: selection.inner)
-        return MixedIndex(items, self.owners, range(len(self.selections)))
+        return MixedIndex(items, self.owners, range(len(self)))
 
     def _in_core(self) -> MixedIndex:
-        items = [selection.out for selection in self.selections if selection.out is not None]
+        items = [selection.out for selection in self if selection.out is not None]
         return MixedIndex(items, range(len(items)), range(len(items)))
 
     def _by_dimension(
@@ -151,7 +155,7 @@ class PointProjection:
         """Return one value per dimension."""
         values = []
         for dimension, owner in enumerate(self.owners):
-            selection = self.selections[owner]
+            selection = self[owner]
             if isinstance(selection, GroupSelection):
                 values.append(of_group(selection)[selection.dims.index(dimension)])
             else:
@@ -169,22 +173,24 @@ class CoreAxisSelections(NamedTuple):
         dims: the dimensions.
         number: number of selections.
         generate: returns the selections.
+        points: the points of a group of index arrays; None of other dimensions.
     """
 
     dims: tuple[int, ...]
     number: int
     generate: Callable[[], Iterable[AxisOrGroupSelection]]
+    points: GroupPoints | None
 
 
 def _of_axis(axis: Axis, dimension: int, selected: BasicMap, offset: int = 0) -> CoreAxisSelections:
-    return CoreAxisSelections((dimension,), axis.count(selected), lambda: axis.split(selected, offset))
+    return CoreAxisSelections((dimension,), axis.count(selected), lambda: axis.split(selected, offset), None)
 
 
 def _of_points(
     axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
 ) -> CoreAxisSelections:
-    selections = SplitGroup(axes, dims, lists, positions)
-    return CoreAxisSelections(dims, len(selections), lambda: selections)
+    points = GroupPoints.split(axes, dims, lists, positions)
+    return CoreAxisSelections(dims, len(points), lambda: points, points)
 
 
 class PointProjections:
@@ -192,8 +198,6 @@ class PointProjections:
 
     def __init__(self, core_axes: Sequence[CoreAxisSelections]) -> None:
         self._core_axes = tuple(core_axes)
-        owners = {dimension: number for number, core_axis in enumerate(core_axes) for dimension in core_axis.dims}
-        self._owners = tuple([owners[dimension] for dimension in sorted(owners)])
 
     @classmethod
     def of(cls, axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> PointProjections:
@@ -216,18 +220,14 @@ class PointProjections:
             return iter(())
         first, *others = self._core_axes
         if not others:
-            return map(self._projection, zip(first.generate(), strict=True))
+            if first.points is not None and not first.points.may_be_slices(MIN_SLICE_POINTS).any():
+                return map(PointProjection, zip(first.points.scattered(), strict=True))
+            return map(_projection, zip(first.generate(), strict=True))
         pools = [list(core_axis.generate()) for core_axis in others]
         if first.number > MAX_CACHED_SELECTIONS:
             # `product` would keep a list of them.
-            return chain.from_iterable(map(self._projection, product((each,), *pools)) for each in first.generate())
-        return map(self._projection, product(first.generate(), *pools))
-
-    def _projection(self, selections: tuple[AxisOrGroupSelection, ...]) -> PointProjection | ChunkProjection:
-        if all([isinstance(selection, AxisSelection) for selection in selections]):
-            # In this chunk the index arrays are equal to slices.
-            return ChunkProjection(selections)  # type: ignore[arg-type]
-        return PointProjection(selections, self._owners)
+            return chain.from_iterable(map(_projection, product((each,), *pools)) for each in first.generate())
+        return map(_projection, product(first.generate(), *pools))
 
     def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, PointProjection | ChunkProjection]]:
         """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
@@ -236,37 +236,31 @@ class PointProjections:
             yield sum(map(mul, selection.coords, strides)), selection
 
 
+def _projection(selections: tuple[AxisOrGroupSelection, ...]) -> PointProjection | ChunkProjection:
+    if all([isinstance(selection, AxisSelection) for selection in selections]):
+        # In this chunk the index arrays are equal to slices.
+        return ChunkProjection(selections)  # type: ignore[arg-type]
+    return PointProjection(selections)
+
+
 def scatter_points(out: AnyArray, chunks: AnyArray, projections: Sequence[ChunkSelection]) -> bool:
     """Copy the selected points of several `chunks`, stacked along the first axis, to `out` in one assignment.
 
-    Returns: False, without copying, if a selection has dimensions outside one group.
+    Returns: False, without copying, if they are not points of one group and nothing else.
     """
-    groups: list[tuple[int, GroupSelection]] = []
-    progressions: list[tuple[int, int, int, int, int]] = []
-    for number, projection in enumerate(projections):
-        if type(projection) is PointProjection:
-            selections: Sequence[AxisOrGroupSelection] = projection.selections
-        elif type(projection) is ChunkProjection:
-            selections = projection
-        else:
-            return False
-        if len(selections) != 1 or selections[0].out is None:
-            return False
-        each = selections[0]
-        if isinstance(each, GroupSelection):
-            groups.append((number, each))
-        else:
-            progressions.append((number, each.start, each.step, each.offset, each.taken))
-    if groups:
-        numbers = np.repeat([number for number, _ in groups], [group.taken for _, group in groups])
-        inner = [np.concatenate(lists) for lists in zip(*[group.inner for _, group in groups], strict=True)]
-        outs = [as_positions(group.out) for _, group in groups]
-        out[np.concatenate(outs)] = chunks[(numbers, *inner)]
-    if progressions:
-        *columns, counts = np.array(progressions).T
-        numbers, starts, steps, offsets = np.repeat(columns, counts, axis=1)
-        nth = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
-        out[offsets + nth] = chunks[numbers, starts + nth * steps]
+    firsts = [each[0] for each in projections if isinstance(each, PointProjection) and len(each) == 1]
+    groups = [each for each in firsts if isinstance(each, GroupSelection)]
+    points = groups[0].points if groups else None
+    numbers = [each.number for each in groups if each.points is points]
+    if points is None or len(numbers) < len(projections):
+        return False
+    starts, stops = points.bounds[numbers], points.bounds[1:][numbers]
+    counts = stops - starts
+    rows = np.repeat(np.arange(len(numbers)), counts)
+    taken: Positions = slice(int(starts[0]), int(stops[-1]))
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        taken = np.arange(len(rows)) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    out[sub_positions(points.positions, taken)] = chunks[(rows, *[each[taken] for each in points.inner])]
     return True
 
 
