@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, takewhile
+from itertools import accumulate, takewhile
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,31 +112,22 @@ class BlockingRead(ObjectRequest):
         batch = decoder.plan_batch(out, parts)
         if batch is None:
             return 0
-        buffer, stops = encoded_buffer(), [0]
-        stored: list[ChunkOutput] = []
-        missing: list[ChunkOutput] = []
-
+        outputs = outputs[: batch.count]
         prefix, encode_key = self._read.prefix, self._read.layout.key_encoding.encode
-
-        def read_next(outputs: Iterable[ChunkOutput]) -> bool:
-            for output in outputs:
-                if self.cancelled:
-                    return False
-                self.key = prefix + encode_key(output.projection.coords)
-                size = self._read_object(store.read_into_now, buffer[stops[-1] :])
-                if size is None:
-                    missing.append(output)
-                    continue
-                if stops[-1] + size > len(buffer):
-                    return False
-                stops.append(stops[-1] + size)
-                stored.append(output)
-            return True
-
-        turns, left = self._operation.state.blocking_queue.file_turns, iter(outputs[: batch.count])
-        while (some := tuple(islice(left, FILES_OF_TURN))) and turns.take(partial(read_next, some), len(some)):
-            pass
-        data = buffer[: stops[-1]]
+        keys = [prefix + encode_key(output.projection.coords) for output in outputs]
+        buffer, sizes, nbytes = encoded_buffer(), list[int | None](), 0
+        while len(sizes) < len(keys) and not self.cancelled:
+            some = keys[len(sizes) : len(sizes) + FILES_OF_TURN]
+            read_some = partial(self._read_values, store, some, buffer[nbytes:])
+            found = self._operation.state.blocking_queue.file_turns.take(read_some, len(some))
+            sizes += found
+            nbytes += sum(filter(None, found))
+            if len(found) < len(some):
+                break
+        stored = [output for output, size in zip(outputs, sizes, strict=False) if size is not None]
+        missing = [output for output, size in zip(outputs, sizes, strict=False) if size is None]
+        stops = [0, *accumulate([size for size in sizes if size is not None])]
+        data = buffer[:nbytes]
         # As they were planned, unless one was missing or too large.
         planned = len(stored) == batch.count
         if stored and not (planned and decoder.decode_batch(data, stops[:-1], batch)):
@@ -159,9 +150,22 @@ class BlockingRead(ObjectRequest):
     def _set_key(self, output: ChunkOutput) -> None:
         self.key = self._read.prefix + self._read.layout.key_of(output.projection)
 
-    def _read_object(self, read: Callable[..., T | None], *memory: memoryview) -> T | None:
+    def _read_values(self, store: BlockingStore, keys: Sequence[str], memory: memoryview) -> list[int | None]:
+        sizes: list[int | None] = []
+        while True:
+            try:
+                store.read_values_now(keys[len(sizes) :], memory[sum(filter(None, sizes)) :], sizes)
+            except StoreError as error:
+                self.key = keys[len(sizes)]
+                if not is_missing_status(error, self.settings):
+                    raise
+                sizes.append(None)
+            else:
+                return sizes
+
+    def _read_object(self, read: Callable[[str], T | None]) -> T | None:
         try:
-            return read(self.key, *memory)
+            return read(self.key)
         except StoreError as error:
             if not is_missing_status(error, self.settings):
                 raise

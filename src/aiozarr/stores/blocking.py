@@ -36,8 +36,9 @@ class BlockingStore(Store):
         super().__init_subclass__(**keywords)
         if "is_in_memory" not in vars(cls) and not {"fetch_now", "read_now"}.isdisjoint(vars(cls)):
             cls.is_in_memory = False
-        if "set_now" in vars(cls) and "set_values_now" not in vars(cls):
-            cls.set_values_now = BlockingStore.set_values_now  # type: ignore[method-assign]
+        for cheaper, ordinary in _CHEAPER.items():
+            if cheaper not in vars(cls) and not ordinary.isdisjoint(vars(cls)):
+                setattr(cls, cheaper, getattr(BlockingStore, cheaper))
 
     @abstractmethod
     def fetch_now(
@@ -53,22 +54,36 @@ class BlockingStore(Store):
         value = self.fetch_now(key) if max_bytes is None else self.fetch_now(key, max_bytes=max_bytes)
         return None if value is None else value.data
 
-    def read_into_now(self, key: str, memory: memoryview) -> int | None:
-        """Read the whole value of `key` into the beginning of `memory`, which is writable bytes.
+    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+        """Read whole values one after another into `memory`, which is writable bytes.
 
-        Returns: the value's size, or None if nothing is stored. If it is larger than `memory`, the memory holds
-        undefined bytes.
+        A store may have a cheaper way than one call for each. A subclass that overrides other reads gets this one.
+
+        Args:
+            keys: their keys.
+            memory: where they go, without gaps.
+            sizes: the size of each value that was read is appended, or None if nothing is stored. The first value
+                for which there is no room ends the call, and its size is not appended.
+
+        Raises:
+            StoreError: the value after those in `sizes` cannot be read.
         """
-        try:
-            data = self.read_now(key, max_bytes=len(memory)) if self.has_bounded_reads else self.read_now(key)
-        except LimitError as error:
-            return error.value if error.value is not None else len(memory) + 1
-        if data is None:
-            return None
-        view = memoryview(data).cast("B")
-        if len(view) <= len(memory):
-            memory[: len(view)] = view
-        return len(view)
+        at = 0
+        for key in keys:
+            room = len(memory) - at
+            try:
+                data = self.read_now(key, max_bytes=room) if self.has_bounded_reads else self.read_now(key)
+            except LimitError:
+                return
+            if data is None:
+                sizes.append(None)
+                continue
+            view = memoryview(data).cast("B")
+            if len(view) > room:
+                return
+            memory[at : at + len(view)] = view
+            at += len(view)
+            sizes.append(len(view))
 
     @abstractmethod
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
@@ -112,6 +127,14 @@ class BlockingStore(Store):
 
     async def _write(self, call: Callable[[], T], nbytes: int = 0) -> T:
         return call() if self.is_in_memory else await in_thread_uncancelled(call, is_shared=nbytes <= MAX_SHARED_BYTES)
+
+
+_CHEAPER = {
+    "read_now": {"fetch_now"},
+    "read_values_now": {"fetch_now", "read_now"},
+    "set_values_now": {"set_now"},
+}
+"""Methods that a store may have as a cheaper way, and those that a subclass may override instead of them."""
 
 
 async def in_thread(call: Callable[[], T]) -> T:

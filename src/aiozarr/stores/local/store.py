@@ -200,26 +200,34 @@ class LocalStore(BlockingStore):
             os.close(descriptor)
         return super().read_now(key, max_bytes=max_bytes)
 
-    def read_into_now(self, key: str, memory: memoryview) -> int | None:
-        path = self._base + check_key(key, store=self._url).encode()
-        if TEMPORARY in path:
-            return super().read_into_now(key, memory)
-        try:
-            descriptor = os.open(path, _READ)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            return super().read_into_now(key, memory)
-        try:
-            # A short read ends at the end of the file. With 0 bytes it may be no regular file.
-            size = os.preadv(descriptor, [memory], 0)
-            if 0 < size < len(memory):
-                return size
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
-        return super().read_into_now(key, memory)
+    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+        # A fast path as that of `read_now`, without a call for each file.
+        base, url, open_file, read, close = self._base, self._url, os.open, os.preadv, os.close
+        at, end = 0, len(memory)
+        for key in keys:
+            path = base + check_key(key, store=url).encode()
+            size = 0
+            try:
+                descriptor = open_file(path, _READ)
+                try:
+                    # A short read ends at the end of the file. With 0 bytes it may be no regular file.
+                    size = read(descriptor, [memory[at:]], 0)
+                finally:
+                    close(descriptor)
+            except FileNotFoundError:
+                sizes.append(None)
+                continue
+            except OSError:
+                pass  # raised below, unless it means that nothing is stored
+            if not 0 < size < end - at or TEMPORARY in path:
+                before = len(sizes)
+                super().read_values_now((key,), memory[at:], sizes)
+                if len(sizes) == before:
+                    return
+                size = sizes[-1] or 0
+            else:
+                sizes.append(size)
+            at += size
 
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         path = self._path(key)

@@ -105,12 +105,14 @@ class Reading(Base):
             with pytest.raises(LimitError) as caught:
                 read_bounded()
             assert (caught.value.store, caught.value.key) == (store.url, "a/value")
-        for size in (99, 100, 101):
-            memory = bytearray(size)
-            found = store.read_into_now("a/value", memoryview(memory))
-            assert found is not None
-            assert found == 100 if size >= 100 else found > size
-            assert size < 100 or bytes(memory[:100]) == DATA
+        await self.put(store, "a/short", b"short")
+        keys = ["a/short", "a/missing", "a/value", "a/short"]
+        for room, found in ((104, [5, None]), (105, [5, None, 100]), (109, [5, None, 100]), (110, [5, None, 100, 5])):
+            memory, sizes = bytearray(room), list[int | None]()
+            store.read_values_now(keys, memoryview(memory), sizes)
+            assert sizes == found
+            assert bytes(memory[:5]) == b"short"
+            assert room < 105 or bytes(memory[5:105]) == DATA
 
     @pytest.mark.parametrize(
         "range", [None, Range(0), Range(0, 5), Range(3), Range(3, 5), Suffix(0), Suffix(3)], ids=str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,17 +38,19 @@ class Counting(MemoryStore):
         self.alone.append(key)
         return super().read_now(key)
 
-    def read_into_now(self, key: str, memory: memoryview) -> int | None:
-        self.into.append(key)
-        if key in self.trouble:
-            raise self.trouble.pop(key)
-        value = super().read_now(key)
-        if value is None:
-            return None
-        view = memoryview(value)
-        if len(view) <= len(memory):
-            memory[: len(view)] = view
-        return len(view)
+    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+        at = 0
+        for key in keys:
+            self.into.append(key)
+            if key in self.trouble:
+                raise self.trouble.pop(key)
+            value = super().read_now(key)
+            view = memoryview(value or b"")
+            if len(view) > len(memory) - at:
+                return
+            memory[at : at + len(view)] = view
+            at += len(view)
+            sizes.append(None if value is None else len(view))
 
 
 class Faulty(MemoryStore):

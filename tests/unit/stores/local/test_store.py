@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from aiozarr.errors import (
     StoreError,
     UnsafeWriteWarning,
 )
-from aiozarr.model import IfAbsent, IfMatch, Range
+from aiozarr.model import IfAbsent, IfMatch, Range, Value
 from aiozarr.stores import LocalStore
 from aiozarr.stores.local import atomic_write
 from aiozarr.stores.local import store as local_store
@@ -178,11 +179,28 @@ def test_blocking_and_async_reads_agree_for_all_kinds_of_files(
         value, read = store.fetch_now(key), store.read_now(key)
         assert (None if read is None else bytes(read)) == (None if value is None else bytes(value.data)), key
         for room in (0, 199, 200, 2000):
-            memory = memoryview(bytearray(room))
-            size = store.read_into_now(key, memory)
-            assert size == (None if value is None else len(memoryview(value.data))), key
-            if value is not None and size is not None and size <= room:
-                assert bytes(memory[:size]) == bytes(value.data)
+            memory, sizes = memoryview(bytearray(room)), list[int | None]()
+            store.read_values_now([key], memory, sizes)
+            if value is None:
+                assert sizes == [None], key
+            elif len(memoryview(value.data)) > room:
+                assert sizes == [], key
+            else:
+                assert sizes == [len(memoryview(value.data))], key
+                assert bytes(memory[: sizes[0]]) == bytes(value.data)
+
+
+def test_the_faster_reads_of_a_store_are_not_those_of_a_subclass_with_other_reads(store: LocalStore) -> None:
+    class Reversed(LocalStore):
+        def fetch_now(self, key: str, *arguments: Any, **keywords: Any) -> Value | None:
+            value = super().fetch_now(key, *arguments, **keywords)
+            return None if value is None else replace(value, data=bytes(value.data)[::-1])
+
+    store.set_now("a", b"123")
+    other, memory, sizes = Reversed(store.root), bytearray(9), list[int | None]()
+    assert bytes(other.read_now("a") or b"") == b"321"
+    other.read_values_now(["a"], memoryview(memory), sizes)
+    assert (bytes(memory[:3]), sizes) == (b"321", [3])
 
 
 def test_short_reads_are_continued(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
