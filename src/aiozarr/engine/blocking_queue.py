@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from threading import Lock
 from time import monotonic
+from typing import TypeVar
 
 from aiozarr.engine.fetch_request import ObjectRequest
 from aiozarr.engine.worker_pool import BATCH_BYTES, MIN_BATCH_BYTES, WorkerPool, WorkItem, run_captured
@@ -18,14 +19,16 @@ from aiozarr.schedule.requests import RequestSource, ScheduledRequest, retry
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
 
-MAX_BATCH_REQUESTS = 256
+T = TypeVar("T")
+
+MAX_BATCH_REQUESTS = 512
 
 MAX_LONG_BATCH_BYTES = 4 * BATCH_BYTES
 """A long operation reads and decodes this many bytes per batch: after each batch a worker waits once for the loop."""
 
 BATCHES_PER_THREAD = 3
 
-FILES_OF_TURN = 32
+FILES_OF_TURN = 64
 """Small files that a thread reads in one turn. The time of a turn is measured."""
 
 MAX_FAST_FILE = 25e-6
@@ -53,7 +56,7 @@ class FileTurns:
         self._slow_turns = 0
         self._without_until = 0.0
 
-    def take(self, read: Callable[[], bool], files: int) -> bool:
+    def take(self, read: Callable[[], T], files: int) -> T:
         """Call `read`, which reads `files` small files, when it is this thread's turn, and return its result."""
         if monotonic() < self._without_until or not self._lock.acquire(timeout=MAX_TURN_WAIT):
             return read()

@@ -87,7 +87,7 @@ class ReadOperation(Operation):
         self.stores_without_versions = state.stores_without_versions
         self.merge_limits = self.queue.merge_limits(settings)
         self.begun = self.sorting = 0
-        self.bytes_left = self.bytes_total
+        self.bytes_left = sum([len(read.parts) * read.layout.largest.spec.nbytes for read in reads])
         self._steps = steps(self, reads)
         self._blocks = blocks
         self._cache = state.chunk_caches.of(settings.chunk_cache_bytes)
