@@ -154,6 +154,20 @@ async def test_a_store_sees_the_context_of_the_caller_that_opens_with_it() -> No
 # --- callbacks -----------------------------------------------------------------------------------------------------
 
 
+async def test_progress_sees_the_context_of_its_caller_and_of_no_other(place: str) -> None:
+    who: ContextVar[int] = ContextVar("who", default=-1)
+    seen: list[tuple[int, int]] = []
+    array = await aiozarr.open_array(place)
+
+    async def read(number: int) -> None:
+        who.set(number)
+        await array[...].read(progress=lambda _: seen.append((number, who.get())))
+
+    await asyncio.gather(*map(read, range(20)))
+    assert {number for number, _ in seen} == set(range(20))
+    assert all(number == context for number, context in seen)
+
+
 async def test_progress_is_called_on_the_callers_loop_and_ends_with_the_total(place: str) -> None:
     array = await aiozarr.open_array(place)
     loop, thread = asyncio.get_running_loop(), threading.get_ident()

@@ -303,6 +303,8 @@ async def _limited(function: Callable[[Engine], Coroutine[Any, Any, T]], engine:
 class Callback(Generic[T]):
     """A caller's function, which the I/O thread calls in the caller's loop or thread, with the latest value only.
 
+    It sees the context variables of the caller.
+
     Attributes:
         fail: called there with the exception of the function, if it raises one.
     """
@@ -310,6 +312,8 @@ class Callback(Generic[T]):
     def __init__(self, function: Callable[[T], object], post: Callable[[Callable[[], None]], object]) -> None:
         self._function = function
         self._post = post
+        # The mailbox is emptied in the context of the first caller of a burst.
+        self._context = copy_context()
         self._values: deque[T] = deque(maxlen=1)
         self.fail: Callable[[Exception], None] | None = None
 
@@ -324,7 +328,7 @@ class Callback(Generic[T]):
         if not self._values:
             return
         try:
-            self._function(self._values.pop())
+            self._context.run(self._function, self._values.pop())
         except Exception as error:
             if self.fail is None:
                 raise
