@@ -79,7 +79,7 @@ BUDGET = {
     "metadata": 2780,
     "transfer": 1770,
     "cli": 2080,
-    "grid": 2305,
+    "grid": 2315,
     "integrations": 1720,
     "conversion": 1660,
     "http1": 1700,

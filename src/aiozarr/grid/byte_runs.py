@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aiozarr.grid.axes import AxisSelection
 from aiozarr.grid.fields import FieldProjection
 from aiozarr.grid.index_groups import AxisOrGroupSelection
-from aiozarr.grid.points import PointProjection
+from aiozarr.grid.points import PointProjection, ScatteredPoints
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection
 
 Offsets = NDArray[np.int64]
@@ -51,6 +51,8 @@ def byte_runs(selection: ChunkSelection, layout: ElementLayout, max_runs: int) -
     """
     while isinstance(selection, FieldProjection):
         selection = selection.elements
+    if isinstance(selection, ScatteredPoints):
+        selection = selection.resolved
     if isinstance(selection, PointProjection):
         return _of_points(selection, layout, max_runs)
     assert isinstance(selection, ChunkProjection)
@@ -63,6 +65,8 @@ def byte_runs_key(selection: ChunkSelection) -> tuple[int, ...] | None:
 
     Returns: the key, or None for index arrays: comparing them costs as much as computing the ranges.
     """
+    if isinstance(selection, ScatteredPoints):
+        selection = selection.resolved
     if not isinstance(selection, ChunkProjection):
         return None
     return tuple([number for each in selection for number in (each.start, each.step, each.taken)])
@@ -73,7 +77,7 @@ def _of_points(selection: PointProjection, layout: ElementLayout, max_runs: int)
         return None
     slices: list[AxisSelection | None] = [None] * len(layout.shape)
     lists: list[Offsets] = []
-    for number, each in enumerate(selection):
+    for number, each in enumerate(selection.selections):
         if isinstance(each, AxisSelection):
             dimension = selection.owners.index(number)
             if dimension < len(slices):
@@ -147,8 +151,10 @@ def bounding_box(selection: ChunkSelection) -> BoundingBox | None:
     if isinstance(selection, FieldProjection):
         inner = bounding_box(selection.elements)
         return None if inner is None else inner[: len(selection.coords)]
+    if isinstance(selection, ScatteredPoints):
+        return bounding_box(selection.resolved)
     if isinstance(selection, PointProjection):
-        return tuple([_group_extent(selection[owner], dim) for dim, owner in enumerate(selection.owners)])
+        return tuple([_group_extent(selection.selections[owner], dim) for dim, owner in enumerate(selection.owners)])
     return None
 
 

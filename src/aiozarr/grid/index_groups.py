@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,68 +23,33 @@ MIN_RADIX_POINTS = 1 << 12
 
 
 class GroupSelection(NamedTuple):
-    """The points of one group in one chunk, along the dimensions of the group. All but two numbers is looked up.
+    """The points of one group in one chunk, along the dimensions of the group.
 
     Attributes:
-        points: the points of the group in all chunks.
-        number: the number of this chunk among those that they touch.
+        dims: the dimensions of the group.
+        chunks: index of the chunk along each of them.
+        inner: the points in coordinates of the chunk, one list per dimension.
+        out: their positions along the core axis of the group, ascending.
+        taken: number of points.
+        extents: number of elements of the chunk inside the array along each dimension.
     """
 
-    points: GroupPoints
-    number: int
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """The dimensions of the group."""
-        return self.points.dims
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Index of the chunk along each of them."""
-        return tuple([column[self.number] for column in self.points.chunks])
-
-    @property
-    def extents(self) -> tuple[int, ...]:
-        """Number of elements of the chunk inside the array along each dimension."""
-        return tuple([axis.chunk_extent(chunk) for axis, chunk in zip(self.points.axes, self.chunks, strict=True)])
-
-    @property
-    def inner(self) -> tuple[Indices, ...]:
-        """The points in coordinates of the chunk, one list per dimension."""
-        taken = self._taken
-        return tuple([each[taken] for each in self.points.inner])
-
-    @property
-    def out(self) -> Positions:
-        """Their positions along the core axis of the group, ascending."""
-        return compact_positions(sub_positions(self.points.positions, self._taken))
-
-    @property
-    def taken(self) -> int:
-        """Number of points."""
-        start, stop = self.points.bounds[self.number : self.number + 2].tolist()
-        count: int = stop - start
-        return count
+    dims: tuple[int, ...]
+    chunks: tuple[int, ...]
+    inner: tuple[Indices, ...]
+    out: Positions
+    taken: int
+    extents: tuple[int, ...]
 
     @property
     def is_complete(self) -> bool:
         """True if the points are all elements along these dimensions."""
-        extents = self.extents
-        count = prod(extents)
+        count = prod(self.extents)
         if self.taken < count:
             return False
         seen = np.zeros(count, bool)
-        seen[np.ravel_multi_index(self.inner, extents)] = True
+        seen[np.ravel_multi_index(self.inner, self.extents)] = True
         return bool(seen.all())
-
-    def moved_to_start(self) -> GroupSelection:
-        """Return the selection for an output that starts with its elements."""
-        return GroupPoints.of_chunk(self.points.axes, self.dims, self.chunks, self.inner, slice(0, self.taken))
-
-    @property
-    def _taken(self) -> slice:
-        start, stop = self.points.bounds[self.number : self.number + 2].tolist()
-        return slice(start, stop)
 
 
 AxisOrGroupSelection: TypeAlias = AxisSelection | GroupSelection
@@ -172,97 +136,67 @@ def _rank(chunks: Sequence[Indices]) -> tuple[NDArray[Any], int]:
     return key.astype(np.uint16 if span <= 1 << 16 else np.uint32), span
 
 
-MIN_SLICE_POINTS = 8
-"""Fewer points of a chunk are not compared with a slice: that takes longer than copying them."""
-
-
-class GroupPoints:
-    """The points of a group, ordered by chunk. Selections of its chunks are made in each iteration.
+class SplitGroup:
+    """The selections of the points of a group in the touched chunks, ordered by chunk. Each iteration makes them.
 
     Args:
         axes: the dimensions of the group.
         dims: their numbers.
-        points: the points, sorted by chunk.
-        positions: the positions of the points along the core axis of the group, ascending in each chunk.
+        lists: the index of every point along each dimension.
+        positions: the positions of the points along the core axis of the group, ascending.
 
     Attributes:
-        axes, dims, positions: as given.
+        axes, dims: as given.
         chunks: per dimension the index of each chunk.
-        inner: per dimension the point in coordinates of its chunk.
+        inner: per dimension the points in coordinates of their chunks, ordered by chunk.
+        positions: the position of each of these points.
         bounds: number of the first point of each chunk, and the number of points.
     """
 
-    __slots__ = ("axes", "bounds", "chunks", "dims", "inner", "positions")
-
-    def __init__(self, axes: Sequence[Axis], dims: tuple[int, ...], points: SortedPoints, positions: Positions) -> None:
+    def __init__(
+        self, axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
+    ) -> None:
+        points = sort_by_chunk(axes, lists)
         self.axes = axes
         self.dims = dims
         self.chunks = [each.tolist() for each in points.chunks]
         self.inner = points.inner
-        self.positions = positions
-        self.bounds = np.append(points.starts, len(points.inner[0]))
-
-    @classmethod
-    def split(
-        cls, axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
-    ) -> GroupPoints:
-        """Sort points by chunk.
-
-        Args:
-            axes: the dimensions of the group.
-            dims: their numbers.
-            lists: the index of every point along each dimension.
-            positions: the positions of the points along the core axis of the group, ascending.
-        """
-        points = sort_by_chunk(axes, lists)
-        return cls(axes, dims, points, positions if points.order is None else sub_positions(positions, points.order))
-
-    @staticmethod
-    def of_chunk(
-        axes: Sequence[Axis],
-        dims: tuple[int, ...],
-        chunk: Sequence[int],
-        inner: Sequence[Indices],
-        positions: Positions,
-    ) -> GroupSelection:
-        """Return the selection of points of a single chunk; `positions` ascend."""
-        points = SortedPoints([np.array([each]) for each in chunk], list(inner), None, np.zeros(1, np.intp))
-        return GroupSelection(GroupPoints(axes, dims, points, positions), 0)
+        self.positions = positions if points.order is None else sub_positions(positions, points.order)
+        self.bounds = np.append(points.starts, len(lists[0]))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def scattered(self) -> Iterator[GroupSelection]:
-        """Yield the selections of all chunks as points. No bytecode runs for a chunk."""
-        return map(tuple.__new__, repeat(GroupSelection), zip(repeat(self), range(len(self)), strict=False))
-
-    def may_be_slices(self, min_points: int = 1) -> NDArray[np.bool_]:
-        """Return for each chunk whether it has so many points, and they may be equal to a slice."""
-        starts, counts = self.bounds[:-1], np.diff(self.bounds)
-        if len(self.dims) > 1:
-            return np.zeros(len(counts), bool)
-        first, last = self.inner[0][starts], self.inner[0][starts + counts - 1]
-        second = self.inner[0][starts + np.minimum(counts - 1, 1)]
-        may_be: NDArray[np.bool_] = (counts >= min_points) & (last - first == (second - first) * (counts - 1))
-        return may_be
-
     def __iter__(self) -> Iterator[AxisOrGroupSelection]:
-        """Yield the selections of all chunks, as slices where the points are equal to one."""
-        pairs = zip(self.scattered(), self.may_be_slices().tolist(), strict=True)
-        return (_as_slice(each) if may_be_slice else each for each, may_be_slice in pairs)
+        return map(self.select, range(len(self)))
 
+    def select(self, number: int) -> AxisOrGroupSelection:
+        """Return the selection of one chunk, as a slice if the points are equal to one."""
+        inner, out = self.points(number)
+        taken, chunks, extents = len(inner[0]), self.coords(number), self.extents(number)
+        # Points of one dimension may be equal to a slice.
+        progression = as_progression(inner[0]) if len(self.dims) == 1 and isinstance(out, slice) else None
+        if progression is None:
+            return GroupSelection(self.dims, chunks, inner, out, taken, extents)
+        assert isinstance(out, slice)
+        first, step = progression
+        end = first + step * taken
+        selection = slice(first, end if end >= 0 else None, step)
+        return AxisSelection(chunks[0], selection, out, first, step, taken, out.start, extents[0])
 
-def _as_slice(points: GroupSelection) -> AxisOrGroupSelection:
-    """Return points along one dimension as a slice if they are equal to one."""
-    out = points.out
-    progression = as_progression(points.inner[0]) if isinstance(out, slice) else None
-    if progression is None:
-        return points
-    assert isinstance(out, slice)
-    (first, step), taken = progression, points.taken
-    end = first + step * taken
-    selection = slice(first, end if end >= 0 else None, step)
-    return AxisSelection(points.chunks[0], selection, out, first, step, taken, out.start, points.extents[0])
+    def coords(self, number: int) -> tuple[int, ...]:
+        """Return the index of a chunk along each dimension."""
+        return tuple([column[number] for column in self.chunks])
+
+    def extents(self, number: int) -> tuple[int, ...]:
+        """Return the number of elements of a chunk inside the array along each dimension."""
+        return tuple([axis.chunk_extent(column[number]) for axis, column in zip(self.axes, self.chunks, strict=True)])
+
+    def points(self, number: int) -> tuple[tuple[Indices, ...], Positions]:
+        """Return the points of a chunk in its coordinates, one list per dimension, and their positions."""
+        start, stop = self.bounds[number : number + 2].tolist()
+        taken = slice(start, stop)
+        return tuple([each[taken] for each in self.inner]), compact_positions(sub_positions(self.positions, taken))
 
 
 def sub_positions(positions: Positions, taken: Positions) -> Positions:

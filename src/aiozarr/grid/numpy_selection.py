@@ -7,10 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from aiozarr.grid.axes import AxisSelection, Indices, RegularAxis
+from aiozarr.grid.axes import AxisSelection, Indices
 from aiozarr.grid.index_groups import (
     AxisOrGroupSelection,
-    GroupPoints,
     GroupSelection,
     Positions,
     as_progression,
@@ -69,7 +68,7 @@ def select_by_numpy(
         return None
     if all([isinstance(each, AxisSelection) for each in selections]):
         return ChunkProjection(selections)  # type: ignore[arg-type]
-    return PointProjection(selections)
+    return PointProjection(tuple(selections), tuple(range(len(shape))))
 
 
 class BoxSelector:
@@ -117,10 +116,15 @@ def output_extents(selections: Sequence[ChunkSelection]) -> tuple[int, ...]:
     """Return the least shape of an output that has all positions of `selections`."""
     extents: list[int] = []
     for selection in selections:
-        assert isinstance(selection, ChunkProjection | PointProjection)
-        ends = [_end(each.out) for each in selection if each.out is not None]
+        parts = selection if isinstance(selection, ChunkProjection) else _parts(selection)
+        ends = [_end(each.out) for each in parts if each.out is not None]
         extents = ends if not extents else [max(pair) for pair in zip(extents, ends, strict=True)]
     return tuple(extents)
+
+
+def _parts(selection: ChunkSelection) -> Sequence[AxisOrGroupSelection]:
+    assert isinstance(selection, PointProjection)
+    return selection.selections
 
 
 def _end(positions: Positions) -> int:
@@ -161,7 +165,7 @@ def _select_axis(
     if progression is None or not isinstance(positions, slice):
         indices: Indices = np.arange(item.start, item.stop, item.step) if isinstance(item, slice) else item
         inner, positions = _ascending([indices.astype(np.int64, copy=False)], positions)
-        return _group((dimension,), number, inner, positions, (extent,))
+        return GroupSelection((dimension,), (number,), inner, positions, taken, (extent,))
     first, step = progression
     stop = first + step * taken
     selection = slice(first, stop if stop >= 0 else None, step)
@@ -181,15 +185,8 @@ def _select_points(
         return None
     dims = tuple(range(len(shape)))
     inner, positions = _ascending([each.astype(np.int64, copy=False) for each in items], positions)
-    return PointProjection((_group(dims, number, inner, positions, shape),))
-
-
-def _group(
-    dims: tuple[int, ...], number: int, inner: Sequence[Indices], positions: Positions, extents: Sequence[int]
-) -> GroupSelection:
-    # All but this chunk of the grid is of no interest.
-    axes = [RegularAxis(extent, (number + 1) * extent) for extent in extents]
-    return GroupPoints.of_chunk(axes, dims, (number,) * len(dims), inner, positions)
+    group = GroupSelection(dims, (number,) * len(dims), inner, positions, taken, tuple(shape))
+    return PointProjection((group,), (0,) * len(dims))
 
 
 def _ascending(inner: Sequence[Indices], positions: Positions) -> tuple[tuple[Indices, ...], Positions]:

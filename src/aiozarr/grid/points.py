@@ -7,7 +7,7 @@ of index arrays follows their order. In numpy's own rule it depends on the slice
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import chain, product
+from itertools import chain, product, repeat
 from math import prod
 from operator import mul
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from aiozarr.grid.axes import Axis, AxisSelection, BasicMap, Indices, RegularAxis
 from aiozarr.grid.index_groups import (
-    MIN_SLICE_POINTS,
     AxisOrGroupSelection,
-    GroupPoints,
     GroupSelection,
     Positions,
+    SplitGroup,
     flat_indices,
     group_dims,
     sub_positions,
@@ -32,6 +31,7 @@ from aiozarr.grid.projection import (
     ChunkProjection,
     ChunkSelection,
     CoreRegion,
+    Projection,
     moved_to_start,
     strides_of,
 )
@@ -40,31 +40,23 @@ from aiozarr.grid.transform import DimensionMap, Indexed
 T = TypeVar("T")
 
 
-class PointProjection(tuple[AxisOrGroupSelection, ...]):
+class PointProjection:
     """A `ChunkSelection` of index arrays, slices and integers.
 
-    It is a tuple of one selection per core axis and per dimension without a core axis, in the order of their first
-    dimensions.
+    Args:
+        selections: one per core axis and per dimension without a core axis, in the order of their first dimensions.
+        owners: for each dimension of the grid, the number of its selection.
     """
 
-    __slots__ = ()
+    __slots__ = ("owners", "selections")
 
-    @property
-    def owners(self) -> tuple[int, ...]:
-        """For each dimension of the grid, the number of its selection."""
-        owners = {
-            dim: number for number, each in enumerate(self) if isinstance(each, GroupSelection) for dim in each.dims
-        }
-        others = iter([number for number, each in enumerate(self) if isinstance(each, AxisSelection)])
-        count = sum([len(each.dims) if isinstance(each, GroupSelection) else 1 for each in self])
-        return tuple([owners[dim] if dim in owners else next(others) for dim in range(count)])
+    def __init__(self, selections: tuple[AxisOrGroupSelection, ...], owners: tuple[int, ...]) -> None:
+        self.selections = selections
+        self.owners = owners
 
     @property
     def coords(self) -> tuple[int, ...]:
         """Index of the chunk in the grid."""
-        first = self[0]
-        if len(self) == 1 and isinstance(first, GroupSelection):
-            return first.chunks  # the only group has all dimensions
         return tuple(self._by_dimension(lambda selection: selection.chunk, lambda selection: selection.chunks))
 
     @property
@@ -75,17 +67,17 @@ class PointProjection(tuple[AxisOrGroupSelection, ...]):
     @property
     def size(self) -> int:
         """Number of selected elements. Repeated elements count repeatedly."""
-        return prod([selection.taken for selection in self])
+        return prod([selection.taken for selection in self.selections])
 
     @property
     def point_count(self) -> int:
         """Number of points of index arrays in this chunk."""
-        return sum([selection.taken for selection in self if isinstance(selection, GroupSelection)])
+        return sum([selection.taken for selection in self.selections if isinstance(selection, GroupSelection)])
 
     @property
     def is_complete(self) -> bool:
         """True only if every element of the chunk inside the array is selected."""
-        return all([selection.is_complete for selection in self])
+        return all([selection.is_complete for selection in self.selections])
 
     def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> None:
         """Return None, because index arrays are not checked for complete chunks in order."""
@@ -117,7 +109,7 @@ class PointProjection(tuple[AxisOrGroupSelection, ...]):
         """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
         clipped = [RegularAxis(axis.length, n) for axis, n in zip(axes, self.extents, strict=True)]
         core_axes = []
-        for number, selection in enumerate(self):
+        for number, selection in enumerate(self.selections):
             own = [axis for axis, owner in zip(clipped, self.owners, strict=True) if owner == number]
             if isinstance(selection, GroupSelection):
                 core_axes.append(_of_points(own, selection.dims, selection.inner, selection.out))
@@ -130,23 +122,25 @@ class PointProjection(tuple[AxisOrGroupSelection, ...]):
 
         Returns: the shape of that output, its region in the full output, and the selection.
         """
-        pairs = [(selection.taken, selection.out) for selection in self if selection.out is not None]
+        pairs = [(selection.taken, selection.out) for selection in self.selections if selection.out is not None]
         moved = [
-            selection.moved_to_start() if isinstance(selection, GroupSelection) else moved_to_start(selection)
-            for selection in self
+            selection._replace(out=slice(0, selection.taken))
+            if isinstance(selection, GroupSelection)
+            else moved_to_start(selection)
+            for selection in self.selections
         ]
         return (
             tuple([taken for taken, _ in pairs]),
             tuple([out for _, out in pairs]),
-            PointProjection(moved),
+            PointProjection(tuple(moved), self.owners),
         )
 
     def _in_chunk(self) -> MixedIndex:
         items = self._by_dimension(lambda selection: selection.selection, lambda selection: selection.inner)
-        return MixedIndex(items, self.owners, range(len(self)))
+        return MixedIndex(items, self.owners, range(len(self.selections)))
 
     def _in_core(self) -> MixedIndex:
-        items = [selection.out for selection in self if selection.out is not None]
+        items = [selection.out for selection in self.selections if selection.out is not None]
         return MixedIndex(items, range(len(items)), range(len(items)))
 
     def _by_dimension(
@@ -155,7 +149,7 @@ class PointProjection(tuple[AxisOrGroupSelection, ...]):
         """Return one value per dimension."""
         values = []
         for dimension, owner in enumerate(self.owners):
-            selection = self[owner]
+            selection = self.selections[owner]
             if isinstance(selection, GroupSelection):
                 values.append(of_group(selection)[selection.dims.index(dimension)])
             else:
@@ -166,6 +160,100 @@ class PointProjection(tuple[AxisOrGroupSelection, ...]):
         return f"PointProjection({self.coords}, {self.size} elements)"
 
 
+class ScatteredPoints(NamedTuple):
+    """A `ChunkSelection` of points along all dimensions. All but two numbers is looked up when it is needed.
+
+    It is a tuple, so that `map` makes a million of them without bytecode per chunk.
+
+    Attributes:
+        group: the points in all chunks.
+        number: the number of this chunk among those that they touch.
+    """
+
+    group: SplitGroup
+    number: int
+
+    @property
+    def resolved(self) -> PointProjection | ChunkProjection:
+        """The same selection by lists, or by slices if these have the same points."""
+        return _projection((self.group.select(self.number),), (0,) * len(self.group.dims))
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Index of the chunk in the grid."""
+        return self.group.coords(self.number)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Number of elements of the chunk inside the array, per dimension."""
+        return self.group.extents(self.number)
+
+    @property
+    def size(self) -> int:
+        """Number of selected elements. Repeated elements count repeatedly."""
+        bounds = self.group.bounds
+        return int(bounds[self.number + 1] - bounds[self.number])
+
+    @property
+    def point_count(self) -> int:
+        """Number of points in this chunk."""
+        return self.size
+
+    @property
+    def is_complete(self) -> bool:
+        """True only if every element of the chunk inside the array is selected."""
+        return self.size >= prod(self.extents) and self.resolved.is_complete
+
+    def whole_window(self, out: AnyArray, shape: tuple[int, ...]) -> AnyArray | None:
+        """Return a view of `out` over the chunk if the points are all of its elements, in order; else None."""
+        return self.resolved.whole_window(out, shape) if self.size == prod(shape) else None
+
+    def window(self, out: AnyArray) -> AnyArray | None:
+        """Return the positions of the elements in `out` as a view, or None if they do not form a view."""
+        return self.resolved.window(out)
+
+    def gather(self, chunk: AnyArray) -> AnyArray:
+        """Return a copy of the selected elements of `chunk`."""
+        elements: AnyArray = chunk[self._inner]
+        return elements
+
+    def scatter(self, out: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `gather` to its positions in `out`."""
+        out[self._out] = elements
+
+    def fill(self, out: AnyArray, value: AnyArray) -> None:
+        """Write `value` to all positions of the elements in `out`."""
+        out[self._out] = value
+
+    def take(self, values: AnyArray) -> AnyArray:
+        """Return the elements of `values` at the positions of the selection."""
+        elements: AnyArray = values[self._out]
+        return elements
+
+    def put(self, chunk: AnyArray, elements: AnyArray) -> None:
+        """Write the result of `take` into `chunk`. The last value of an element that is selected repeatedly stays."""
+        chunk[self._inner] = elements
+
+    def inner_chunks(self, axes: Sequence[RegularAxis]) -> PointProjections | Projection:
+        """Return the selections of the touched inner chunks. `axes` are those of the inner grid."""
+        return self.resolved.inner_chunks(axes)
+
+    def rebased(self) -> tuple[tuple[int, ...], CoreRegion, PointProjection | ChunkProjection]:
+        """Return the selection for an output of these elements alone.
+
+        Returns: the shape of that output, its region in the full output, and the selection.
+        """
+        return self.resolved.rebased()
+
+    @property
+    def _inner(self) -> tuple[Indices, ...]:
+        return self.group.points(self.number)[0]
+
+    @property
+    def _out(self) -> Positions:
+        return self.group.points(self.number)[1]
+
+
 class CoreAxisSelections(NamedTuple):
     """The selections along one core axis, or along one dimension without a core axis.
 
@@ -173,24 +261,24 @@ class CoreAxisSelections(NamedTuple):
         dims: the dimensions.
         number: number of selections.
         generate: returns the selections.
-        points: the points of a group of index arrays; None of other dimensions.
+        group: the same of a group of index arrays; None of other dimensions.
     """
 
     dims: tuple[int, ...]
     number: int
     generate: Callable[[], Iterable[AxisOrGroupSelection]]
-    points: GroupPoints | None
+    group: SplitGroup | None = None
 
 
 def _of_axis(axis: Axis, dimension: int, selected: BasicMap, offset: int = 0) -> CoreAxisSelections:
-    return CoreAxisSelections((dimension,), axis.count(selected), lambda: axis.split(selected, offset), None)
+    return CoreAxisSelections((dimension,), axis.count(selected), lambda: axis.split(selected, offset))
 
 
 def _of_points(
     axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
 ) -> CoreAxisSelections:
-    points = GroupPoints.split(axes, dims, lists, positions)
-    return CoreAxisSelections(dims, len(points), lambda: points, points)
+    group = SplitGroup(axes, dims, lists, positions)
+    return CoreAxisSelections(dims, len(group), lambda: group, group)
 
 
 class PointProjections:
@@ -198,6 +286,8 @@ class PointProjections:
 
     def __init__(self, core_axes: Sequence[CoreAxisSelections]) -> None:
         self._core_axes = tuple(core_axes)
+        owners = {dimension: number for number, core_axis in enumerate(core_axes) for dimension in core_axis.dims}
+        self._owners = tuple([owners[dimension] for dimension in sorted(owners)])
 
     @classmethod
     def of(cls, axes: Sequence[Axis], maps: Sequence[DimensionMap]) -> PointProjections:
@@ -215,32 +305,39 @@ class PointProjections:
     def __len__(self) -> int:
         return prod([core_axis.number for core_axis in self._core_axes])
 
-    def __iter__(self) -> Iterator[PointProjection | ChunkProjection]:
+    def __iter__(self) -> Iterator[ScatteredPoints | PointProjection | ChunkProjection]:
         if len(self) == 0:
             return iter(())
         first, *others = self._core_axes
         if not others:
-            if first.points is not None and not first.points.may_be_slices(MIN_SLICE_POINTS).any():
-                return map(PointProjection, zip(first.points.scattered(), strict=True))
-            return map(_projection, zip(first.generate(), strict=True))
+            if first.group is not None:
+                return map(tuple.__new__, repeat(ScatteredPoints), zip(repeat(first.group), range(first.number)))
+            return map(self._projection, zip(first.generate(), strict=True))
         pools = [list(core_axis.generate()) for core_axis in others]
         if first.number > MAX_CACHED_SELECTIONS:
             # `product` would keep a list of them.
-            return chain.from_iterable(map(_projection, product((each,), *pools)) for each in first.generate())
-        return map(_projection, product(first.generate(), *pools))
+            return chain.from_iterable(map(self._projection, product((each,), *pools)) for each in first.generate())
+        return map(self._projection, product(first.generate(), *pools))
 
-    def numbered(self, grid_shape: Sequence[int]) -> Iterator[tuple[int, PointProjection | ChunkProjection]]:
+    def _projection(self, selections: tuple[AxisOrGroupSelection, ...]) -> PointProjection | ChunkProjection:
+        return _projection(selections, self._owners)
+
+    def numbered(
+        self, grid_shape: Sequence[int]
+    ) -> Iterator[tuple[int, ScatteredPoints | PointProjection | ChunkProjection]]:
         """Yield the linear index of each chunk in a grid of `grid_shape`, in C order, and its selection."""
         strides = strides_of(grid_shape)
         for selection in self:
             yield sum(map(mul, selection.coords, strides)), selection
 
 
-def _projection(selections: tuple[AxisOrGroupSelection, ...]) -> PointProjection | ChunkProjection:
+def _projection(
+    selections: tuple[AxisOrGroupSelection, ...], owners: tuple[int, ...]
+) -> PointProjection | ChunkProjection:
     if all([isinstance(selection, AxisSelection) for selection in selections]):
         # In this chunk the index arrays are equal to slices.
         return ChunkProjection(selections)  # type: ignore[arg-type]
-    return PointProjection(selections)
+    return PointProjection(selections, owners)
 
 
 def scatter_points(out: AnyArray, chunks: AnyArray, projections: Sequence[ChunkSelection]) -> bool:
@@ -248,19 +345,20 @@ def scatter_points(out: AnyArray, chunks: AnyArray, projections: Sequence[ChunkS
 
     Returns: False, without copying, if they are not points of one group and nothing else.
     """
-    firsts = [each[0] for each in projections if isinstance(each, PointProjection) and len(each) == 1]
-    groups = [each for each in firsts if isinstance(each, GroupSelection)]
-    points = groups[0].points if groups else None
-    numbers = [each.number for each in groups if each.points is points]
-    if points is None or len(numbers) < len(projections):
+    first = projections[0]
+    if not isinstance(first, ScatteredPoints):
         return False
-    starts, stops = points.bounds[numbers], points.bounds[1:][numbers]
+    group = first.group
+    numbers = [each.number for each in projections if isinstance(each, ScatteredPoints) and each.group is group]
+    if len(numbers) < len(projections):
+        return False
+    starts, stops = group.bounds[numbers], group.bounds[1:][numbers]
     counts = stops - starts
     rows = np.repeat(np.arange(len(numbers)), counts)
     taken: Positions = slice(int(starts[0]), int(stops[-1]))
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         taken = np.arange(len(rows)) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-    out[sub_positions(points.positions, taken)] = chunks[(rows, *[each[taken] for each in points.inner])]
+    out[sub_positions(group.positions, taken)] = chunks[(rows, *[each[taken] for each in group.inner])]
     return True
 
 

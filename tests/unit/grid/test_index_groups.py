@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aiozarr.grid.axes import AxisSelection, RegularAxis
-from aiozarr.grid.index_groups import GroupPoints, GroupSelection, count_chunks_of_points, sort_by_chunk
+from aiozarr.grid.index_groups import GroupSelection, SplitGroup, count_chunks_of_points, sort_by_chunk
 
 
 @pytest.mark.parametrize("span", [1 << 8, 1 << 16, 1 << 20, 1 << 40])
@@ -24,12 +24,12 @@ def test_no_points_touch_no_chunk() -> None:
     none = np.zeros(0, np.int64)
     assert len(sort_by_chunk([RegularAxis(3, 9)], [none]).starts) == 0
     assert count_chunks_of_points([RegularAxis(3, 9)], [none]) == 0
-    assert list(GroupPoints.split([RegularAxis(3, 9)], (0,), [none], slice(0, 0))) == []
+    assert list(SplitGroup([RegularAxis(3, 9)], (0,), [none], slice(0, 0))) == []
 
 
 def test_a_group_is_split_by_chunk_and_its_progressions_become_slices() -> None:
     axis = RegularAxis(4, 12)
-    first, second, third = GroupPoints.split([axis], (0,), [np.array([9, 0, 2, 5, 4, 4])], slice(0, 6))
+    first, second, third = SplitGroup([axis], (0,), [np.array([9, 0, 2, 5, 4, 4])], slice(0, 6))
     assert isinstance(first, AxisSelection)
     assert (first.chunk, first.selection, first.out) == (0, slice(0, 4, 2), slice(1, 3))
     assert isinstance(second, GroupSelection)

@@ -14,7 +14,7 @@ from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.axis_layout import core_array, new_array, view_region
 from aiozarr.grid.chunk_grid import count_chunks, project
-from aiozarr.grid.points import MixedIndex, PointProjection, scatter_points
+from aiozarr.grid.points import MixedIndex, ScatteredPoints, scatter_points
 from aiozarr.grid.projection import ChunkProjection
 from aiozarr.grid.transform import Constant, Indexed, IndexTransform, Strided
 from tests.support.numpy_indexing import APPLY, Step, steps
@@ -65,7 +65,7 @@ def test_scattering_all_chunks_equals_numpy_indexing(case: Case) -> None:
     chunks = np.array([chunk_of(source, part.coords, case[1]) for part in parts])
     for step in (1, 2):
         some, together, one_by_one = parts[::step], np.full_like(core, -1), np.full_like(core, -1)
-        are_points = all([type(part) is PointProjection and len(part) == 1 for part in some])
+        are_points = isinstance(some[0], ScatteredPoints)
         assert scatter_points(together, chunks[::step], some) == are_points
         for part, chunk in zip(some, chunks[::step], strict=True):
             part.scatter(one_by_one, part.gather(chunk))
@@ -151,7 +151,7 @@ def test_a_chunk_with_all_points_in_any_order_is_complete() -> None:
     every = np.array([[2, 1], [0, 0], [1, 1], [2, 0], [0, 1], [1, 0]])
     points = select_pointwise(IndexTransform.identity((3, 2)), (every[:, 0], every[:, 1]))
     (part,) = project(axes, points.maps)
-    assert isinstance(part, PointProjection)
+    assert isinstance(part, ScatteredPoints)
     assert part.is_complete
     every[0] = every[1]
     repeated = select_pointwise(IndexTransform.identity((3, 2)), (every[:, 0], every[:, 1]))
