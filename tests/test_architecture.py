@@ -87,7 +87,7 @@ BUDGET = {
     "root": 960,
     "schedule": 930,
     "sync": 570,
-    "common": 480,
+    "common": 490,
 }
 LAYOUT_TOKENS = {
     tokenize.COMMENT,

@@ -104,6 +104,14 @@ def test_a_local_read_loads_only_the_modules_that_it_needs(tmp_path: Path, code:
     assert own == needed_modules() | further, REMEDY
 
 
+def test_small_chunks_are_decoded_without_numcodecs_until_they_are_many(tmp_path: Path) -> None:
+    aiozarr.sync.create_array(tmp_path / "a", data=np.arange(30), chunks=(3,))
+    read = "import sys, aiozarr.sync as z; a = z.open_array(sys.argv[1]); assert a[...].tolist() == [*range(30)]"
+    assert not modules_after(read, str(tmp_path / "a")) & {*CLIENTS, *HEAVY}, REMEDY
+    few = "import aiozarr.codecs.zstd; aiozarr.codecs.zstd.MAX_CHUNKS_WITHOUT_NATIVE = 9"
+    assert "numcodecs" in modules_after(f"{few}\n{read}", str(tmp_path / "a"))
+
+
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:
     for name in aiozarr.__all__:
         assert getattr(aiozarr, name) is not None

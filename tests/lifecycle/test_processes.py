@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,32 @@ for thread in threads:
 """
     )
     assert run_script(code, server.url).splitlines() == ["child 190"] * 10
+
+
+@forking
+def test_a_fork_waits_for_a_module_that_another_thread_is_importing(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(0.3); value = 1")
+    run_script(
+        CHILD
+        + """
+import signal, threading, time
+sync.create_array("memory://lazy", data=[1])
+sys.path.insert(0, sys.argv[1])
+thread = threading.Thread(target=lambda: __import__("slow"))
+thread.start()
+while "slow" not in sys.modules:
+    time.sleep(0.001)
+
+def function():
+    signal.alarm(10)  # ends a child that hangs
+    import slow
+    assert slow.value == 1
+
+in_child(function)
+thread.join()
+""",
+        str(tmp_path),
+    )
 
 
 @forking

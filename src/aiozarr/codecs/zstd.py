@@ -5,6 +5,7 @@ The headers of frames are parsed without decompressing (RFC 8878, section 3).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -37,6 +38,21 @@ def _native() -> Any:
     from numcodecs import zstd  # pyright: ignore[reportAttributeAccessIssue]  # compiled, without stubs
 
     return zstd
+
+
+_chunks_without_native = 0
+
+MAX_CHUNKS_WITHOUT_NATIVE = 4096
+"""Small chunks of a process that are decoded one by one before numcodecs is imported, which takes as long."""
+
+
+def _is_native_used(chunks: int) -> bool:
+    """Return whether small chunks, `chunks` more, are decoded by numcodecs, many in one call."""
+    global _chunks_without_native
+    if "numcodecs.zstd" not in sys.modules:
+        _chunks_without_native += chunks
+        return _chunks_without_native > MAX_CHUNKS_WITHOUT_NATIVE
+    return True
 
 
 def _compressor(level: int, checksum: bool) -> Callable[[bytes], bytes]:
@@ -142,6 +158,8 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
         width = len(heads[0])
 
         def decode(data: memoryview, starts: Sequence[int], out: memoryview) -> bool:
+            if not _is_native_used(len(starts)):
+                return False
             for start in starts:
                 if data[start : start + width] not in heads:
                     return False

@@ -1,11 +1,13 @@
-"""Locks, cached properties and serial numbers that a forked process can use: no thread of its parent holds them."""
+"""Locks, modules, cached properties and numbers that a forked process can use: no thread of its parent holds them."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable
+from time import monotonic, sleep
 from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakSet
 
@@ -38,8 +40,24 @@ def _after_fork() -> None:
         lock.renew()
 
 
+MAX_IMPORT_SECONDS = 1.0
+"""A fork waits no longer: the other thread may import a module that the forking thread is importing."""
+
+
+def _wait_for_imports() -> None:
+    """Wait until no other thread imports a module. The child would wait forever for a module that it needs, too.
+
+    Modules are imported when they are first used, so other threads may import some at any time.
+    """
+    # A detail of CPython, by the name of the module. Without it, a fork does not wait.
+    locks: dict[str, Any] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    deadline, own = monotonic() + MAX_IMPORT_SECONDS, {None, threading.get_ident()}
+    while not {getattr(lock(), "owner", None) for lock in list(locks.values())} <= own and monotonic() < deadline:
+        sleep(0.001)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_wait_for_imports, after_in_child=_after_fork)
 
 
 class SerialNumbers:

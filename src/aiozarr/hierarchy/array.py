@@ -639,7 +639,8 @@ def _import_used(layout: ArrayLayout, store: Store, options: HandleOptions) -> N
         import aiozarr.schedule.executor
     is_whole = layout.shard is None and layout.largest.pipeline.raw is None
     is_simple = is_whole and isinstance(store, BlockingStore)
-    if not is_simple or layout.spec.nbytes > SMALL_CHUNK_BYTES:
+    inner = layout.spec.shape if layout.shard is None else layout.shard.inner_shape
+    if layout.largest.pipeline.raw is None and prod(inner) * layout.spec.dtype.itemsize > SMALL_CHUNK_BYTES:
         import numcodecs  # noqa: F401
     if not is_simple:
         import aiozarr.engine.chunk_request
