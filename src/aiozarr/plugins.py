@@ -278,11 +278,12 @@ class SharedResults(Generic[T]):
         """Return the result for this description and these `others`; `make()` if there is none yet."""
         try:
             # Not the values themselves, because True and 1.0 equal 1, and an extension may refuse them.
-            key = (marshal.dumps(described, 2), *others, _registrations)
+            description = marshal.dumps(described, 2)
         except ValueError:
             return make()  # of other types than JSON's
-        if sum(len(each) for each in key if isinstance(each, bytes)) > _MAX_SHARED_BYTES:
+        if len(description) + sum([len(each) for each in others if isinstance(each, bytes)]) > _MAX_SHARED_BYTES:
             return make()
+        key = (description, *others, _registrations)
         found = self._made.get(key)
         if found is None:
             found = make()

@@ -297,7 +297,7 @@ def iter_nodes(
         if max_depth is not None and name.count("/") > max_depth:
             break
         # One node at a time, because parsing a whole group would search all nodes for those below it.
-        single = replace(consolidated, nodes={name: consolidated.nodes[name]})
+        single = Consolidated(consolidated.zarr_format, {name: consolidated.nodes[name]}, consolidated.source)
         try:
             found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)
         except InvalidKeyError:

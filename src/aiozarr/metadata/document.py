@@ -61,6 +61,11 @@ class Document(NamedTuple):
     may_hold_surrogates: bool = True
     may_hold_infinities: bool = True
 
+    @property
+    def is_strict(self) -> bool:
+        """True if all of the document is known to be strict JSON."""
+        return not (self.duplicates or self.may_hold_surrogates or self.may_hold_infinities)
+
     def check(self, value: object, member: str, *, finite: bool = True) -> None:
         """Check that a part of the document is strict JSON. Like `check_json`, but free for most documents.
 
@@ -242,6 +247,8 @@ def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
     if len(lengths) > MAX_NDIM:
         reason = f"arrays have at most {MAX_NDIM} dimensions, not {len(lengths)}"
         raise UnsupportedMetadataError(reason, member=member)
+    if all([type(length) is int and minimum <= length < _LENGTH_END for length in lengths]):
+        return tuple(lengths)
     for i, length in enumerate(lengths):
         if CHECKS.integer(length, f"{member}[{i}]", minimum) >= _LENGTH_END:
             raise UnsupportedMetadataError("a length is less than 2^63", member=f"{member}[{i}]")

@@ -99,6 +99,8 @@ def _check_format_members(document: Document) -> None:
     """Check that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
+    if document.is_strict:
+        return
     for name, value in document.members.items():
         if name not in ("attributes", CONSOLIDATED_MEMBER):
             document.check(value, name)
