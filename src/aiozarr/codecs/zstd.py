@@ -42,7 +42,7 @@ def _native() -> Any:
 
 _decoded_chunks = 0
 
-MAX_CHUNKS_WITHOUT_NATIVE = 1024
+MAX_CHUNKS_WITHOUT_NATIVE = 2048
 """Small chunks of a process that are decoded together without numcodecs. That takes up to 4 µs longer for each."""
 
 
