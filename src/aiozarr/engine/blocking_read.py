@@ -154,7 +154,8 @@ class BlockingRead(ObjectRequest):
         sizes: list[int | None] = []
         while True:
             try:
-                store.read_values_now(keys[len(sizes) :], memory[sum(filter(None, sizes)) :], sizes)
+                wanted = takewhile(lambda _: not self.cancelled, keys[len(sizes) :])
+                store.read_values_now(wanted, memory[sum(filter(None, sizes)) :], sizes)
             except StoreError as error:
                 self.key = keys[len(sizes)]
                 if not is_missing_status(error, self.settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -54,13 +54,13 @@ class BlockingStore(Store):
         value = self.fetch_now(key) if max_bytes is None else self.fetch_now(key, max_bytes=max_bytes)
         return None if value is None else value.data
 
-    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
         """Read whole values one after another into `memory`, which is writable bytes.
 
         A store may have a cheaper way than one call for each. A subclass that overrides other reads gets this one.
 
         Args:
-            keys: their keys.
+            keys: their keys. They may end before all are read, if the read is cancelled.
             memory: where they go, without gaps.
             sizes: the size of each value that was read is appended, or None if nothing is stored. The first value
                 for which there is no room ends the call, and its size is not appended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -200,7 +200,7 @@ class LocalStore(BlockingStore):
             os.close(descriptor)
         return super().read_now(key, max_bytes=max_bytes)
 
-    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
         # A fast path as that of `read_now`, without a call for each file.
         base, url, open_file, read, close = self._base, self._url, os.open, os.preadv, os.close
         at, end = 0, len(memory)

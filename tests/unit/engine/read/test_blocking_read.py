@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ class Counting(MemoryStore):
         self.alone.append(key)
         return super().read_now(key)
 
-    def read_values_now(self, keys: Sequence[str], memory: memoryview, sizes: list[int | None]) -> None:
+    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
         at = 0
         for key in keys:
             self.into.append(key)
@@ -258,6 +258,19 @@ async def test_a_cancelled_read_leaves_its_chunk_to_those_that_have_joined_it() 
     with pytest.raises(asyncio.CancelledError):
         await leader
     assert len(store.reads) <= 2
+
+
+async def test_a_cancelled_read_of_many_small_chunks_reads_no_further_ones() -> None:
+    store = Gated()
+    array = await aiozarr.create_array(store, data=np.arange(500), chunks=(1,), codecs=["bytes", "zstd"])
+    read = asyncio.ensure_future(array[...].read())
+    await begun(store)
+    read.cancel()
+    await asyncio.sleep(0.05)
+    store.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await read
+    assert len([key for key in store.reads if key.startswith("c/")]) < 50
 
 
 async def test_a_read_that_is_cancelled_before_it_begins_leaves_its_chunk_to_others() -> None:
