@@ -26,9 +26,8 @@ MAX_NODES = 1 << 17
 """Maximum number of nodes of one consolidated tree."""
 
 _V2_KEYS = (ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY)
-# No empty segment, no `.` or `..`, no NUL; and in v2 no backslash, which it replaces by `/`.
+# No empty segment, no `.` or `..`, no NUL.
 _PATH = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
-_V2_PATH = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/\\\x00]+(?:/(?!\Z)|\Z))+")
 
 
 def check_node_count(data: Buffer) -> None:
@@ -61,7 +60,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
     for key, value in copies.items():
         path, slash, name = key.rpartition("/")
         if slash:
-            _check_path(path, key, "metadata", _V2_PATH)
+            _check_path(path, key, "metadata", 2)
         # Other keys, such as those of NCZarr, are not documents of the format.
         if name not in _V2_KEYS:
             continue
@@ -115,7 +114,7 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
         raise _too_many()
     nodes: dict[str, dict[str, Any]] = {}
     for path, node in copies.items():
-        _check_path(path, path, member, _PATH)
+        _check_path(path, path, member, 3)
         if not isinstance(node, dict) or document.duplicates:
             _object(node, _member_path(member, path), document)
         nodes[path] = {V3_KEY: node}
@@ -142,9 +141,11 @@ def _object(value: object, member: str, document: Document) -> dict[str, Any]:
     return found
 
 
-def _check_path(path: str, key: str, member: str, pattern: re.Pattern[str]) -> None:
+def _check_path(path: str, key: str, member: str, zarr_format: int) -> None:
+    # In v2 a backslash is another `/`.
+    is_name = zarr_format == 3 or "\\" not in path
     # The length in characters first: it is at most the length in bytes, and bounds the cost of the pattern.
-    if len(path) <= MAX_KEY_BYTES and pattern.fullmatch(path) is not None:
+    if is_name and len(path) <= MAX_KEY_BYTES and _PATH.fullmatch(path) is not None:
         if path.isascii():
             return
         try:
