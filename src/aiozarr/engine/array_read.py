@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def _blocking_read(
     outputs = [operation.target(read, part)]
     if layout.single is not None and not operation.makes_blocks:
         following = islice(parts, min(-(-max(0, room) // max(1, nbytes)), MAX_BATCH_REQUESTS - 1))
-        outputs += map(tuple.__new__, repeat(ChunkOutput), zip(repeat(read.out), following, strict=False))
+        outputs += [ChunkOutput(read.out, part) for part in following]
         room -= nbytes * (len(outputs) - 1)
     else:
         while room > 0 and len(outputs) < MAX_BATCH_REQUESTS and operation.has_room():

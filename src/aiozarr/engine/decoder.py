@@ -279,9 +279,6 @@ class ChunkDecoder:
             if window is None:
                 if not takes_parts:
                     break
-                if parts and type(parts[-1]) is not type(projections[first]):
-                    batch.add(parts, None)
-                    parts = []
                 parts.append(projections[first])
                 first += 1
                 continue
@@ -377,7 +374,7 @@ def copy_to(chunk: NDArray[Any], targets: Sequence[ChunkOutput]) -> None:
 
 def scatter_chunks(out: NDArray[Any], chunks: NDArray[Any], projections: Sequence[ChunkSelection]) -> None:
     """Copy the selected elements of decoded `chunks`, stacked along the first axis, to their positions in `out`."""
-    if len(projections) > 1 and not all([type(each) is ChunkProjection for each in projections]):
+    if len(projections) > 1 and type(projections[0]) is not ChunkProjection:
         from aiozarr.grid.points import scatter_points
 
         if scatter_points(out, chunks, projections):

@@ -58,7 +58,7 @@ class ReadOperation(Operation):
         index_fetches: the shard indexes that the read waits for, by the function that receives each.
         merge_limits: limits of merging ranges.
         begun: stored objects that were begun.
-        bytes_left: bytes of elements of blocking reads that were not begun.
+        bytes_left: bytes of the chunks of blocking reads that were not begun, also if only a part of them is selected.
         may_locate: True if a store may keep chunks in other objects than those under their keys.
         sorting: shards whose points are being sorted; no more at a time than there are threads.
     """

@@ -261,13 +261,11 @@ class CoreAxisSelections(NamedTuple):
         dims: the dimensions.
         number: number of selections.
         generate: returns the selections.
-        group: the same of a group of index arrays; None of other dimensions.
     """
 
     dims: tuple[int, ...]
     number: int
     generate: Callable[[], Iterable[AxisOrGroupSelection]]
-    group: SplitGroup | None = None
 
 
 def _of_axis(axis: Axis, dimension: int, selected: BasicMap, offset: int = 0) -> CoreAxisSelections:
@@ -278,7 +276,7 @@ def _of_points(
     axes: Sequence[Axis], dims: tuple[int, ...], lists: Sequence[Indices], positions: Positions
 ) -> CoreAxisSelections:
     group = SplitGroup(axes, dims, lists, positions)
-    return CoreAxisSelections(dims, len(group), lambda: group, group)
+    return CoreAxisSelections(dims, len(group), lambda: group)
 
 
 class PointProjections:
@@ -310,9 +308,10 @@ class PointProjections:
             return iter(())
         first, *others = self._core_axes
         if not others:
-            if first.group is not None:
-                return map(tuple.__new__, repeat(ScatteredPoints), zip(repeat(first.group), range(first.number)))
-            return map(self._projection, zip(first.generate(), strict=True))
+            selections = first.generate()
+            if isinstance(selections, SplitGroup):
+                return map(tuple.__new__, repeat(ScatteredPoints), zip(repeat(selections), range(first.number)))
+            return map(self._projection, zip(selections, strict=True))
         pools = [list(core_axis.generate()) for core_axis in others]
         if first.number > MAX_CACHED_SELECTIONS:
             # `product` would keep a list of them.
