@@ -39,6 +39,12 @@ time.sleep(0.3)
 threading.Thread(target=lambda: list(sync.open_array(sys.argv[2]).view.stream()), daemon=True).start()
 time.sleep(0.3)
 """,
+    "name that does not resolve in a daemon thread": """
+import socket
+socket.getaddrinfo = lambda *arguments, **options: time.sleep(60)
+threading.Thread(target=lambda: sync.open_array("http://name.invalid/a.zarr"), daemon=True).start()
+time.sleep(0.3)
+""",
     "abandoned loop": """
 loop = asyncio.new_event_loop()
 array = loop.run_until_complete(opened())

@@ -10,12 +10,14 @@ import asyncio
 import atexit
 import contextlib
 import os
+import socket
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -154,15 +156,41 @@ class IOThread:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop: one of uvloop if that is installed."""
+    """Return a new event loop, one of uvloop if that is installed, that resolves names in daemon threads.
+
+    Nothing can end a look-up that hangs. asyncio's own would delay the exit of the process, and one of uvloop keeps its
+    loop open while the interpreter ends, which crashes the process.
+    """
+    loop = _uvloop() or asyncio.new_event_loop()
+    loop.getaddrinfo = _resolve  # type: ignore[method-assign]
+    return loop
+
+
+def _uvloop() -> asyncio.AbstractEventLoop | None:
     if _exiting:
         # Nothing stops a thread that starts now. The interpreter ends it, which crashes one process in ten with uvloop.
-        return asyncio.new_event_loop()
+        return None
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
+        return None
     return uvloop.new_event_loop()
+
+
+async def _resolve(*arguments: Any, **options: Any) -> list[Any]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[list[Any]] = loop.create_future()
+
+    def look_up() -> None:
+        try:
+            settle = partial(future.set_result, socket.getaddrinfo(*arguments, **options))
+        except Exception as error:
+            settle = partial(future.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: future.done() or settle())
+
+    threading.Thread(target=look_up, name="aiozarr-resolver", daemon=True).start()
+    return await future
 
 
 _lock = threading.Lock()
