@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from aiozarr.codecs.codec_pipeline import CodecPipeline
     from aiozarr.codecs.crc32c import Crc32cCodec
-    from aiozarr.codecs.dimensions import ReshapeCodec, SingletonDimCodec, SqueezeCodec, TransposeCodec
+    from aiozarr.codecs.dimensions import ReshapeCodec, TransposeCodec
     from aiozarr.codecs.gzip import GzipCodec
     from aiozarr.codecs.n5_default import N5DefaultCodec
     from aiozarr.codecs.number_filters import BitroundCodec, ScaleOffsetCodec
@@ -124,8 +124,6 @@ __all__ = [
     "ShardIndex",
     "ShardLayout",
     "ShardingCodec",
-    "SingletonDimCodec",
-    "SqueezeCodec",
     "TransposeCodec",
     "V2ElementsCodec",
     "VlenBytesCodec",

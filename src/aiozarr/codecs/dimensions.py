@@ -1,18 +1,14 @@
-"""Codecs that change dimensions: `transpose`, `reshape`, `singleton_dim` and `zarrs.squeeze`.
-
-The last three change the shape of an array without moving elements.
-"""
+"""Codecs that change dimensions: `transpose`, and `reshape`, which moves no elements."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Self, TypeAlias
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.registry import UnconfiguredCodec, check_members, integer, integers, invalid, register, required
+from aiozarr.codecs.registry import check_members, integers, invalid, register, required
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError
@@ -23,28 +19,9 @@ _MAX_EDGE = 2**63 - 1
 _Size: TypeAlias = int | tuple[int, ...]
 
 
-class _ShapeCodec(ArrayArrayCodec):
-    @abstractmethod
-    def encoded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the encoded array.
-
-        Raises:
-            InvalidMetadataError: a member of the configuration does not fit `shape`. The error names the member.
-        """
-
-    def resolve(self, spec: ArraySpec) -> ArraySpec:
-        return replace(spec, shape=self.encoded_shape(spec.shape))
-
-    def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
-        return array.reshape(self.encoded_shape(spec.shape))
-
-    def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
-        return array.reshape(spec.shape)
-
-
 @register
 @dataclass(frozen=True)
-class ReshapeCodec(_ShapeCodec):
+class ReshapeCodec(ArrayArrayCodec):
     """The codec `reshape` (registry of extensions).
 
     `shape` holds one value for each dimension of the encoded array:
@@ -75,6 +52,11 @@ class ReshapeCodec(_ShapeCodec):
         return {"shape": [list(item) if isinstance(item, tuple) else item for item in self.shape]}
 
     def encoded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the encoded array.
+
+        Raises:
+            InvalidMetadataError: a member of the configuration does not fit `shape`. The error names the member.
+        """
         for item in self.shape:
             if isinstance(item, tuple) and item and item[-1] >= len(shape):
                 raise invalid("shape", f"there is no dimension {item[-1]} in an array of {len(shape)}")
@@ -92,49 +74,14 @@ class ReshapeCodec(_ShapeCodec):
                     raise invalid("shape", f"dimension {i} does not hold the dimensions {list(item)}")
         return tuple(sizes)
 
+    def resolve(self, spec: ArraySpec) -> ArraySpec:
+        return replace(spec, shape=self.encoded_shape(spec.shape))
 
-@register
-@dataclass(frozen=True)
-class SingletonDimCodec(_ShapeCodec):
-    """The codec `singleton_dim` (registry of extensions): inserts and removes dimensions of length 1, in order."""
+    def encode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        return array.reshape(self.encoded_shape(spec.shape))
 
-    name = "singleton_dim"
-    operations: tuple[tuple[str, int], ...]
-
-    @classmethod
-    def from_json(cls, configuration: Mapping[str, JSON]) -> Self:
-        check_members(configuration, ("operations",), name=cls.name)
-        value = required(configuration, "operations")
-        if not isinstance(value, (list, tuple)) or len(value) > 2 * _MAX_RANK:
-            raise invalid("operations", f"it must be a list of at most {2 * _MAX_RANK} operations")
-        return cls(tuple(_parse_operation(item) for item in value))
-
-    def to_json(self) -> dict[str, JSON]:
-        return {"operations": [{verb: index} for verb, index in self.operations]}
-
-    def encoded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        sizes = list(shape)
-        for verb, index in self.operations:
-            if index > len(sizes) - (verb == "remove"):
-                raise invalid("operations", f"there is no dimension {index} in {sizes}")
-            if verb == "insert":
-                sizes.insert(index, 1)
-            elif sizes.pop(index) != 1:
-                raise invalid("operations", f"dimension {index} is not of length 1")
-        if len(sizes) > _MAX_RANK:
-            raise invalid("operations", f"arrays have at most {_MAX_RANK} dimensions")
-        return tuple(sizes)
-
-
-@register
-@dataclass(frozen=True)
-class SqueezeCodec(UnconfiguredCodec, _ShapeCodec):
-    """The codec `zarrs.squeeze` (zarrs): removes all dimensions of length 1."""
-
-    name = "zarrs.squeeze"
-
-    def encoded_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(length for length in shape if length != 1)
+    def decode(self, array: AnyArray, spec: ArraySpec) -> AnyArray:
+        return array.reshape(spec.shape)
 
 
 def _parse_size(value: Any) -> _Size:
@@ -143,15 +90,6 @@ def _parse_size(value: Any) -> _Size:
     if isinstance(value, (list, tuple)) and all(is_integer(dim) and 0 <= dim < _MAX_RANK for dim in value):
         return tuple(value)
     raise invalid("shape", f"a length is a positive integer, -1 or a list of dimensions, not {shown(value)}")
-
-
-def _parse_operation(value: Any) -> tuple[str, int]:
-    if not isinstance(value, Mapping) or len(value) != 1:
-        raise invalid("operations", f"an operation has one member, 'insert' or 'remove', not {shown(value)}")
-    verb = next(iter(value))
-    if verb not in ("insert", "remove"):
-        raise invalid("operations", f"an operation is 'insert' or 'remove', not {shown(verb)}")
-    return verb, integer(value, verb, 0, _MAX_RANK - 1)
 
 
 @register

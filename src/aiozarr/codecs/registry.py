@@ -23,9 +23,7 @@ CODECS = {
     "crc32c": "crc32c:Crc32cCodec",
     "gzip": "gzip:GzipCodec",
     "zstd": "zstd:ZstdCodec",
-    "dimensions": (
-        "reshape:ReshapeCodec singleton_dim:SingletonDimCodec transpose:TransposeCodec zarrs.squeeze:SqueezeCodec"
-    ),
+    "dimensions": "reshape:ReshapeCodec transpose:TransposeCodec",
     "numcodecs_filters": (
         "numcodecs.astype:NumcodecsAsTypeCodec numcodecs.bitround:NumcodecsBitRoundCodec "
         "numcodecs.delta:NumcodecsDeltaCodec numcodecs.fixedscaleoffset:NumcodecsFixedScaleOffsetCodec "
@@ -72,7 +70,6 @@ _ALIASES = {
     "zarrs.bitround": "bitround",
     f"{_ZARRS}array_to_array/bitround": "bitround",
     f"{_ZARRS}array_to_bytes/bitround": "bitround",
-    f"{_ZARRS}array_to_array/squeeze": "zarrs.squeeze",
     "zarrs.zfp": "zfp",
     f"{_ZARRS}array_to_bytes/zfp": "zfp",
     f"{_ZARRS}array_to_bytes/zfpy": "numcodecs.zfpy",

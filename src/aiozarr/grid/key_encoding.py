@@ -114,7 +114,7 @@ class V2KeyEncoding(_SeparatedEncoding):
 
 
 _registry: ClassRegistry[ChunkKeyEncoding] = ClassRegistry(
-    _POINT, ChunkKeyEncoding, package="aiozarr.grid", modules={"key_extensions": "fanout prefix suffix template"}
+    _POINT, ChunkKeyEncoding, package="aiozarr.grid", modules={"key_extensions": "fanout suffix template"}
 )
 _registry.register(DefaultKeyEncoding)
 _registry.register(V2KeyEncoding)

@@ -1,4 +1,4 @@
-"""Chunk key encodings of the registry of extensions: `fanout`, `prefix`, `suffix` and `template`."""
+"""Chunk key encodings of the registry of extensions: `fanout`, `suffix` and `template`."""
 
 from __future__ import annotations
 
@@ -72,64 +72,42 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         return digits[::-1]
 
 
+@register_chunk_key_encoding
 @dataclass(frozen=True, slots=True)
-class _Wrapped(ChunkKeyEncoding):
-    """An encoding that adds a constant to the keys of another encoding."""
+class SuffixKeyEncoding(ChunkKeyEncoding):
+    """The encoding `suffix`: `c/1/2.tiff`, the key of another encoding and a constant file extension."""
 
-    text: str
+    name: ClassVar[str] = "suffix"
+    suffix: str
     base: ChunkKeyEncoding
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
-        """Build the encoding from its constant, a member of its own name, and `base_encoding`.
+        """Build the encoding from `suffix` and `base_encoding`.
 
         Raises:
-            InvalidMetadataError: the constant is not a str, is empty, or would leave the array.
+            InvalidMetadataError: `suffix` is not a str, is empty, or would leave the array.
             UnsupportedMetadataError: the base encoding is unknown, or nested more than eight times.
         """
-        check_members(configuration, (cls.name, "base_encoding", "base-encoding"), point=_POINT, name=cls.name)
-        text = _safe_text(configuration.get(cls.name), f"{_CONFIGURATION}.{cls.name}")
+        check_members(configuration, ("suffix", "base_encoding", "base-encoding"), point=_POINT, name=cls.name)
+        suffix = _safe_text(configuration.get("suffix"), f"{_CONFIGURATION}.suffix")
         # The registry has both spellings, and omits the base encoding "default".
         given = configuration.get("base_encoding", configuration.get("base-encoding", "default"))
         _check_depth(given)
         base = _BaseEncoding.of(given, f"{_CONFIGURATION}.base_encoding")
-        return cls(text, resolve_key_encoding(base, ndim))
+        return cls(suffix, resolve_key_encoding(base, ndim))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the constant and the base encoding."""
-        return {self.name: self.text, "base_encoding": {"name": self.base.name, "configuration": self.base.to_json()}}
-
-
-@register_chunk_key_encoding
-@dataclass(frozen=True, slots=True)
-class SuffixKeyEncoding(_Wrapped):
-    """The encoding `suffix`: `c/1/2.tiff`, the key of another encoding and a constant file extension."""
-
-    name: ClassVar[str] = "suffix"
+        """Return the suffix and the base encoding."""
+        return {"suffix": self.suffix, "base_encoding": {"name": self.base.name, "configuration": self.base.to_json()}}
 
     def encode(self, coords: Iterable[int]) -> str:
         """Return the key of the chunk at `coords`, relative to the array."""
-        return self.base.encode(coords) + self.text
+        return self.base.encode(coords) + self.suffix
 
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
         """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
-        return self.base.decode(key.removesuffix(self.text), ndim) if key.endswith(self.text) else None
-
-
-@register_chunk_key_encoding
-@dataclass(frozen=True, slots=True)
-class PrefixKeyEncoding(_Wrapped):
-    """The encoding `prefix`: `images/0.0`, a constant and the key of another encoding."""
-
-    name: ClassVar[str] = "prefix"
-
-    def encode(self, coords: Iterable[int]) -> str:
-        """Return the key of the chunk at `coords`, relative to the array."""
-        return self.text + self.base.encode(coords)
-
-    def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """Return the coordinates of the chunk that has this key, or None if no chunk has this key."""
-        return self.base.decode(key.removeprefix(self.text), ndim) if key.startswith(self.text) else None
+        return self.base.decode(key.removesuffix(self.suffix), ndim) if key.endswith(self.suffix) else None
 
 
 @register_chunk_key_encoding

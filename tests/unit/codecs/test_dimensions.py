@@ -31,8 +31,6 @@ def encoded_shape(pipeline: CodecPipeline) -> tuple[int, ...]:
         ("reshape", (4, 6), {"shape": [[0], 2, 3]}, (4, 2, 3)),
         ("reshape", (), {"shape": [1, -1]}, (1, 1)),
         ("reshape", (1, 1), {"shape": []}, ()),
-        ("singleton_dim", (2, 3, 1), {"operations": [{"insert": 0}, {"remove": 3}]}, (1, 2, 3)),
-        ("zarrs.squeeze", (1, 2, 1, 3), {}, (2, 3)),
     ],
 )
 def test_elements_keep_their_order_in_another_shape(
@@ -63,12 +61,6 @@ def test_elements_keep_their_order_in_another_shape(
         ("reshape", {"shape": 24}),
         ("reshape", {"shape": [2**62, 2**62]}),
         ("reshape", {}),
-        ("singleton_dim", {"operations": [{"remove": 0}]}),
-        ("singleton_dim", {"operations": [{"remove": 2}]}),
-        ("singleton_dim", {"operations": [{"insert": 3}]}),
-        ("singleton_dim", {"operations": [{"insert": 0, "remove": 0}]}),
-        ("singleton_dim", {"operations": [{"swap": 0}]}),
-        ("singleton_dim", {"operations": [{"insert": 0}] * 100}),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(name: str, configuration: dict[str, Any]) -> None:

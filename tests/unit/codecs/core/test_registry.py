@@ -35,5 +35,5 @@ def test_every_older_name_refers_to_a_registered_codec(alias: str) -> None:
 
 def test_the_registered_name_is_written() -> None:
     spec = ArraySpec((1,), np.dtype("u1"), np.zeros((), "u1"))
-    pipeline = CodecPipeline.resolve(["https://codec.zarrs.dev/array_to_array/squeeze", "endian"], spec)
-    assert pipeline.to_json() == [{"name": "zarrs.squeeze"}, {"name": "bytes"}]
+    pipeline = CodecPipeline.resolve(["endian", "https://codec.zarrs.dev/bytes_to_bytes/bz2"], spec)
+    assert pipeline.to_json() == [{"name": "bytes"}, {"name": "numcodecs.bz2", "configuration": {"level": 1}}]
