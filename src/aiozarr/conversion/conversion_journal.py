@@ -118,7 +118,7 @@ class ConversionReport:
         bytes: bytes of elements that the tasks wrote, intermediate arrays included.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
-        requests: requests to stores, with repetitions, of all processes.
+        requests: requests over a network, with repetitions, of all processes. Local reads and writes are not requests.
         seconds: wall time.
         reencoded: why chunks of an array could not stay as they are, by the path of the array (`migrate` only).
         notes: remarks, by the path of the array they are about.

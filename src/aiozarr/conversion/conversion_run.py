@@ -220,7 +220,7 @@ class ConversionRun:
             bytes=self._bytes,
             bytes_read=self._report.bytes_fetched + self._cost.bytes_read,
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
-            requests=self._report.requests + self._cost.requests,
+            requests=self._report.network_requests + self._cost.requests,
             seconds=perf_counter() - self._started,
             notes=self.plan.notes,
             failed=tuple(self._failed),
