@@ -149,7 +149,7 @@ async def copy(
             listing = None
             if not select and source_store.supports.readable and source_store.supports.listable:
                 scan = engine.scheduled(source_store, settings, report).scan
-                listing = StartedListing(scan())
+                listing = StartedListing(scan(faults=True))
                 stack.push_async_callback(listing.aclose)
             # Imported in a thread, while the first page is received.
             await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))
@@ -261,4 +261,4 @@ async def copy_one(
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
         counters.add_copied(entry, copied.size, is_changed=copied.changed)
-    return counters.report(seconds=perf_counter() - started, requests=report.requests, metadata_documents=0)
+    return counters.report(seconds=perf_counter() - started, requests=report.network_requests, metadata_documents=0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import errno
+from collections.abc import Container, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,7 +14,7 @@ from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
 from aiozarr.engine.copy import ObjectCopier, content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
-from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
+from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY, ZMETADATA_KEY, ancestors, key_prefix
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
@@ -26,7 +27,13 @@ from aiozarr.transfer.copy_rules import (
     node_of,
 )
 from aiozarr.transfer.journal import HEADER_KEY, CopyJournal, Mirror, is_journal_key, size_hash
-from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents, has_consolidated_above
+from aiozarr.transfer.replaced_nodes import (
+    DocumentChange,
+    ReplacedNodes,
+    compare_documents,
+    edit_consolidated,
+    has_consolidated_above,
+)
 from aiozarr.transfer.report import CopyCounters
 
 if TYPE_CHECKING:
@@ -216,17 +223,22 @@ class CopyDestination:
                 mirror.add_stored(entry if self.objects is None else Entry(entry.key, None))
 
         async def compare(entry: Entry) -> None:
+            if entry.fault and self.rules.keys.may_match_at(entry.key):
+                raise _DifferentError
             if is_journal_key(entry.key) or is_folder_marker(entry) or not self.rules.keys.matches(entry.key):
                 return
-            if mirror.may_have(entry):
-                if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
+            # Consolidated metadata of a filtered copy name only the copied nodes.
+            is_edited = self.rules.keys and is_document(entry.key) and await self.fetch_stored(entry.key) is not None
+            if is_edited or mirror.may_have(entry):
+                is_equal = is_edited or await self.is_up_to_date(mirror, entry)
+                if not (is_equal or await self.has_equal_bytes(entry.key)):
                     raise _DifferentError
                 counters.add_listed(entry)
                 counters.add("skipped", entry, entry.size or 0)
             elif self.objects is None or await self.source.stat(entry.key) is not None:
                 raise _DifferentError
 
-        async with aclosing(self.source.scan() if self.objects is None else self.objects.entries()) as entries:
+        async with aclosing(self.source.scan(faults=True) if self.objects is None else self.objects.entries()) as entries:
             try:
                 await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
             except _DifferentError:
@@ -347,8 +359,11 @@ class CopyDestination:
             from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
             await self.destination.erase_values(list(changes))
-            for key in changes:
+            for key, change in changes.items():
                 erasures.record(self._store, node_of(key))
+                if change.was_array:
+                    self.replaced.add_former_array(node_of(key))
+            await self._forget_consolidated(changes)
             self.counters.add_deleted([key for key, change in changes.items() if change.is_removed])
         if self.journal.has_records:
             return
@@ -356,6 +371,68 @@ class CopyDestination:
             is_erasable = not (change.is_removed or self.rules.keys or key in self._linked_documents)
             if is_erasable and change.was_array and key.endswith(V3_KEY):
                 await self.destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
+
+    async def _forget_consolidated(self, removed: Container[str]) -> None:
+        """Remove nodes without their documents from consolidated metadata inside the destination."""
+
+        async def member_of(key: str, member: Any) -> Any:
+            return None if key in removed else member
+
+        paths = {path for key in self._stored_documents or () for path in ancestors(node_of(key))}
+        for key in [key_prefix(path) + name for path in sorted(paths) for name in (V3_KEY, ZMETADATA_KEY)]:
+            stored = await self.destination.fetch(key)
+            prefix = key_prefix(node_of(key))
+            edited = None if stored is None else await edit_consolidated(bytes(stored.data), prefix, member_of)
+            if edited is not None:
+                await self.destination.set(key, edited)
+
+    async def begin_again(self) -> None:
+        """Prepare another pass over the source, which has changed."""
+        await self.journal.restart()
+        if self._store.supports.listable:
+            self.mirror = self.mirror or Mirror()  # an object of the previous pass may have to be removed
+            self.mirror.forget_keys()
+        self.replaced = ReplacedNodes(self.source)
+        if self.is_prepared and self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
+            await self._withdraw_documents()
+
+    async def fetch_stored(self, key: str) -> bytes | None:
+        """Return the object that the destination had before the copy, or None."""
+        if not (self.rules.may_replace or self.rules.resume) or not self._store.supports.readable:
+            return None
+        stored = await self.destination.fetch(key)
+        return None if stored is None else bytes(stored.data)
+
+    # --- files in the places of directories ---------------------------------------------------------------------------
+
+    def is_obstructed(self, error: Exception) -> bool:
+        """Return whether an object was not stored because a directory has its name, or a file that of its directory."""
+        cause = error.__cause__
+        is_name = isinstance(cause, OSError) and cause.errno in (errno.EISDIR, errno.ENOTDIR)
+        return is_name and self.mirror is not None
+
+    async def clear_places(self, keys: Iterable[str]) -> None:
+        """Remove files above objects, and objects below them, if the copy replaces or mirrors what these belong to."""
+        obstacles: dict[str, None] = {}
+        seen: set[str] = set()
+        for key in keys:
+            entries = [entry async for entry in self.destination.scan(f"{key}/", faults=True)]
+            for above in ancestors(key)[1:]:
+                if above not in seen:
+                    seen.add(above)
+                    entry = await self.destination.stat(above)
+                    entries += [] if entry is None else [entry]
+            if all(await map_concurrently(self._is_replaceable, entries)):
+                obstacles.update(dict.fromkeys(entry.key for entry in entries))
+        await self._erase(list(obstacles))
+
+    async def _is_replaceable(self, entry: Entry) -> bool:
+        key = entry.key
+        if entry.fault or entry.below_link or self.mirror is None or key in self.mirror:
+            return False
+        if is_journal_key(key) or not self.rules.keys.matches(key):
+            return False
+        return self.rules.delete or await self.replaced.has(key, of_any_layout=True)
 
     # --- after the last one ------------------------------------------------------------------------------------------
 

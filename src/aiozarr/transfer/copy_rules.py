@@ -12,13 +12,16 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import translate
 from itertools import groupby
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from aiozarr.engine.copy import Verify
 from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, Store
 from aiozarr.stores.blocking import in_thread
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 OnError: TypeAlias = Literal["raise", "continue"]
 
@@ -54,6 +57,15 @@ class KeyFilter:
         if included and not any(pattern.match(key) for pattern in included):
             return False
         return not any(pattern.match(key) for pattern in excluded)
+
+    def may_match_at(self, key: str) -> bool:
+        """Return whether `key`, or any key below it, may be selected: a link that leads nowhere may be a folder."""
+        folder = f"{key}/"
+        if any(pattern.match(key) or pattern.match(folder) for pattern in self._excluded):
+            return False
+        # The beginning of a pattern up to its first special character is that of all keys that match it.
+        starts = [_SPECIAL.split(pattern)[0] for pattern in self.include]
+        return not starts or any(folder.startswith(start) or start.startswith(folder) for start in starts)
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,16 @@ class ObjectSource(Protocol):
         """Iterate over the objects."""
         ...
 
+    def loaded_document(self, key: str) -> Buffer | None:
+        """Return the document by which the objects are known; None if it was not read by itself."""
+        ...
 
+    def is_current(self, key: str, document: Buffer) -> bool:
+        """Return whether a document describes the objects. If not, later calls of `entries` follow it."""
+        ...
+
+
+_SPECIAL = re.compile(r"[*?\[]")
 MAX_PATTERN_CHARACTERS = 1024
 """The longest key. Longer patterns match nothing but cost time for every key."""
 
