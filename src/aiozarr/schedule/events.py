@@ -183,11 +183,13 @@ class Report(Totals):
     @property
     def network_requests(self) -> int:
         """The requests without calls of local disks and of stores in memory, which no server sees."""
-        return sum([
-            totals.requests
-            for origin, totals in self._origins.copy().items()
-            if not origin.startswith(("file://", "memory://"))
-        ])
+        return sum(
+            [
+                totals.requests
+                for origin, totals in self._origins.copy().items()
+                if not origin.startswith(("file://", "memory://"))
+            ]
+        )
 
     def add(self, store: str, more: Totals) -> None:
         """Add the sums of requests to the store of this URL, here and in the enclosing records."""

@@ -39,6 +39,7 @@ async def copy(
     verify: Verify = "size",
     delete: bool = False,
     skip_equal: bool = False,
+    size_only: bool = False,
     dry_run: bool = False,
     on_error: OnError = "raise",
     progress: ProgressLike = None,
@@ -90,8 +91,10 @@ async def copy(
             nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
             Objects whose bytes are there already are skipped, as with `skip_equal`.
         skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
-            report it, or of equal bytes in local files. Objects of a source without a listing are read and compared.
-            Requires `overwrite` or `delete`.
+            report it, or of equal bytes in local files. Where a server reports no MD5, a record at the destination
+            names the states that an earlier copy with `skip_equal` or `delete` has made equal. Objects of a source
+            without a listing are read and compared. Requires `overwrite` or `delete`.
+        size_only: as `skip_equal`, but chunks of equal size count as equal. Documents are compared as before.
         dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
@@ -117,8 +120,9 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
-    if skip_equal and not (overwrite or delete):
-        raise ValueError("skip_equal goes with overwrite or delete: objects that differ are replaced")
+    if (skip_equal or size_only) and not (overwrite or delete):
+        name = "skip_equal" if skip_equal else "size_only"
+        raise ValueError(f"{name} goes with overwrite or delete: objects that differ are replaced")
     if not isinstance(path, str):
         raise TypeError(f"path is a str, not {type(path).__name__}")
     rules = CopyRules(
@@ -128,6 +132,7 @@ async def copy(
         verify=verify,
         delete=delete,
         skip_equal=skip_equal,
+        size_only=size_only,
         dry_run=dry_run,
         on_error=on_error,
         part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",
@@ -246,7 +251,10 @@ async def copy_one(
     occupied = CopyError(f"there is an object {url}; {overwrite} replaces it")
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
-    if stored is not None and is_compared and await have_equal_bytes(copier.scheduled_source, entry, to_store, stored):
+    is_equal = rules.size_only and stored is not None and stored.size == entry.size is not None
+    if stored is not None and is_compared and not is_equal:
+        is_equal = await have_equal_bytes(copier.scheduled_source, entry, to_store, stored)
+    if is_equal:
         counters.add("skipped", entry, entry.size or 0)
     elif stored is not None and not rules.may_replace:
         raise occupied

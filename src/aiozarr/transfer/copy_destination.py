@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Container, Coroutine, Iterable
-from contextlib import aclosing
+from collections.abc import Collection, Coroutine, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from aiozarr.transfer.replaced_nodes import (
     has_consolidated_above,
 )
 from aiozarr.transfer.report import CopyCounters
+from aiozarr.transfer.sync_record import RECORD_KEY, SyncRecord
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.internal import ConsolidatedAncestors
@@ -76,7 +77,7 @@ class DestinationListing:
         if not is_journal_key(entry.key):
             self.count += 1
             self.first = self.first or entry.key
-        elif entry.key.startswith(JOURNAL_PREFIX) and not entry.key.startswith(UPLOAD_RECORD_PREFIX):
+        elif entry.key.startswith(JOURNAL_PREFIX) and not entry.key.startswith((UPLOAD_RECORD_PREFIX, RECORD_KEY)):
             self.journal_keys.append(entry.key)
 
 
@@ -95,6 +96,8 @@ class CopyDestination:
         is_prepared: False until `prepare` has stored what must be there before the first object.
         mirror: compares the destination with the source; None if nothing is skipped or removed.
         replaced: the nodes of the source.
+        record: the states of objects that an earlier copy has found, or made, equal.
+        copied_documents: the keys of documents that were copied.
     """
 
     copier: ObjectCopier
@@ -113,9 +116,12 @@ class CopyDestination:
         self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
         self.is_prepared = True
         self._old_journal: list[str] | None = None
+        is_recorded = is_kept and rules.compares and self.objects is None
+        self.record = SyncRecord(self.copier.source, self.destination, is_kept=bool(is_recorded))
         has_mirror = rules.compares or (self.journal.is_kept and (rules.may_replace or rules.resume))
         self.mirror = Mirror() if has_mirror else None
         self.replaced = ReplacedNodes(self.source)
+        self.copied_documents: list[str] = []
         self._has_consolidated_above = False
         self._ancestors: ConsolidatedAncestors | None = None
 
@@ -179,10 +185,15 @@ class CopyDestination:
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
         documents: list[str] = []
+        if isinstance(self._store, BlockingStore):
+            await self.record.load()
         try:
             async with aclosing(self.destination.scan(prefix)) as entries:
                 async for entry in entries:
                     found.add(entry)
+                    if entry.key == RECORD_KEY and not isinstance(self._store, BlockingStore):
+                        await self.record.load()  # servers list it before the keys of nodes
+                    self.record.add_stored(entry)
                     if is_node_document(entry.key):
                         documents.append(entry.key)
                         if entry.below_link:
@@ -238,7 +249,9 @@ class CopyDestination:
             elif self.objects is None or await self.source.stat(entry.key) is not None:
                 raise _DifferentError
 
-        async with aclosing(self.source.scan(faults=True) if self.objects is None else self.objects.entries()) as entries:
+        async with aclosing(
+            self.source.scan(faults=True) if self.objects is None else self.objects.entries()
+        ) as entries:
             try:
                 await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
             except _DifferentError:
@@ -251,8 +264,10 @@ class CopyDestination:
         return await have_equal_bytes(self.source, entry, self.destination, entry)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
-        """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
-        if mirror.is_stored(entry):
+        """Return whether the destination has an object: by MD5 or size, by the record, or by comparing local bytes."""
+        if self.rules.size_only and entry.size is not None and not is_document(entry.key):
+            return mirror.may_have(entry)
+        if mirror.is_stored(entry) or self.record.has(entry):
             return True
         source, destination, version = self.source.store, self._store, entry.version
         read_source = source.fetch_now if isinstance(source, BlockingStore) else None
@@ -372,13 +387,13 @@ class CopyDestination:
             if is_erasable and change.was_array and key.endswith(V3_KEY):
                 await self.destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
-    async def _forget_consolidated(self, removed: Container[str]) -> None:
+    async def _forget_consolidated(self, removed: Collection[str]) -> None:
         """Remove nodes without their documents from consolidated metadata inside the destination."""
 
         async def member_of(key: str, member: Any) -> Any:
             return None if key in removed else member
 
-        paths = {path for key in self._stored_documents or () for path in ancestors(node_of(key))}
+        paths = {path for key in removed for path in ancestors(node_of(key))}
         for key in [key_prefix(path) + name for path in sorted(paths) for name in (V3_KEY, ZMETADATA_KEY)]:
             stored = await self.destination.fetch(key)
             prefix = key_prefix(node_of(key))
@@ -449,6 +464,7 @@ class CopyDestination:
         async with aclosing(self.destination.scan()) as entries:
             async for entry in entries:
                 key = entry.key
+                self.record.add_final(entry)
                 if entry.below_link:
                     link = key.rsplit("/", entry.below_link)[0]
                     stays = key in mirror or not (self.rules.delete and self.rules.keys.matches(key))
@@ -494,10 +510,20 @@ class CopyDestination:
                     message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
                     raise CopyError(message) from error
         if not self.rules.dry_run:
+            if not self.counters.failed and self.record.is_kept:
+                await self._store_record()
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
             # Temporary files of a process that was killed just before this one began were too new then.
             await self._store.sweep(None)
+
+    async def _store_record(self) -> None:
+        documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing
+        for entry in await map_concurrently(self.destination.stat, documents):
+            if entry is not None:
+                self.record.add_final(entry)
+        with suppress(StoreError):  # the next copy then finds no record, and compares or copies
+            await self.record.store()
 
     async def close(self) -> None:
         """Stop writing the journal, and allow other changes of the groups above."""

@@ -274,6 +274,8 @@ class CopyOperation:
             ):
                 if is_document(key):
                     changes.skipped.append(entry)
+                if is_there:
+                    destination.record.add(entry)
                 self._add_skipped(entry)
             elif may_be_equal and self.objects is not None and not is_document(key):
                 # Compared by the workers, because it takes a request.
@@ -364,8 +366,11 @@ class CopyOperation:
             self._counters.add_listed(entry)
         self._changes.add_copied(entry.key)
         self._counters.add_copied(entry, size, is_changed=is_changed)
+        if is_document(entry.key):
+            self._copy_destination.copied_documents.append(entry.key)
         if is_recorded and not self.rules.dry_run:
             self._journal.add(entry)
+            self._copy_destination.record.add(entry)
 
     def _fail(self, entry: Entry, error: Exception, *, may_be_obstructed: bool = True) -> None:
         if may_be_obstructed and self._copy_destination.is_obstructed(error):

@@ -79,6 +79,7 @@ class CopyRules:
         verify: how each object is checked.
         delete: remove objects that the source does not have.
         skip_equal: skip objects that the destination has already; `delete` does, too.
+        size_only: chunks of equal size are equal.
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
         part: names the part of the source that is copied, for the journal.
@@ -91,6 +92,7 @@ class CopyRules:
     verify: Verify = "size"
     delete: bool = False
     skip_equal: bool = False
+    size_only: bool = False
     dry_run: bool = False
     on_error: OnError = "raise"
     part: str = ""
@@ -104,7 +106,7 @@ class CopyRules:
     @property
     def compares(self) -> bool:
         """True if objects of the destination are compared with those of the source."""
-        return self.delete or self.skip_equal
+        return self.delete or self.skip_equal or self.size_only
 
 
 class ObjectSource(Protocol):

@@ -112,7 +112,8 @@ class DocumentChanges:
         copier = self._copier
         if has_changed_objects:
             copier.prefetched.clear()  # they may be older than that object
-        await copier.prefetch([entry for entry in documents if entry.key not in self.kept])
+        known = self.kept.keys() | copier.prefetched.keys()
+        await copier.prefetch([entry for entry in documents if entry.key not in known])
         checked = [*documents]
         if len(self._copied_folders) > MAX_COPIED_FOLDERS:
             checked += self.skipped
