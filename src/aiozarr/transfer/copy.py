@@ -54,6 +54,9 @@ async def copy(
     sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
     object, and none of the later documents.
 
+    The copy is of one state of the source. What has changed since the source was listed is copied again, until the
+    documents fit the chunks. A source that only grows is copied in an earlier state.
+
     A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced.
     Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
     equal to its source. All other objects remain.
@@ -77,6 +80,7 @@ async def copy(
             dimension, too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it
             cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
+            Consolidated metadata of the copy name only nodes that are copied, or that the destination has already.
         exclude: patterns of keys that are not copied, even if `include` matches them.
         overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
             destination that may not be listed is not checked, and keeps chunks that the source does not have.
@@ -105,8 +109,9 @@ async def copy(
         settings: limits and policies.
 
     Raises:
-        CopyError: an object could not be copied, the source could not be listed, or the destination holds objects and
-            `overwrite` is false. No request is in flight any more.
+        CopyError: an object could not be copied, the source could not be listed or has changed again and again, it has
+            links or names that cannot be followed, or the destination holds objects and `overwrite` is false. No
+            request is in flight any more.
         NodeNotFoundError: there is nothing at `source`.
         SelectionError: no array has a dimension of `select`, or nothing of it is selected.
         UnsupportedOperationError: the source can neither be listed, as over HTTP, nor has consolidated metadata that

@@ -26,7 +26,8 @@ class CopyReport:
         metadata_documents: number of metadata documents among them.
         failed: the keys that were not copied, each with its error. Includes metadata documents that were not written
             because something below their node was not copied.
-        changed: the keys of objects that were replaced in the source during the copy. Their later state was copied.
+        changed: the keys of objects that were replaced in the source during the copy. Of chunks the later state was
+            copied, of documents the one that describes the copied chunks.
         folder_markers: number of empty objects that only show a folder, and were not copied.
         skipped: number of objects that the destination had already, from an interrupted copy or by a mirror.
         deleted: number of objects that were removed from the destination because the source does not have them.
