@@ -27,7 +27,7 @@ from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
-from aiozarr.schedule.events import record
+from aiozarr.schedule.events import network_requests, record
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -196,7 +196,7 @@ class ConversionTask:
                 if cast_memory is not None:
                     block = await self._cast(block, cast_memory, [each.start for each in outside])
                 await destination[(*inside, ...)].write(block, casting=self.casting)
-        return TaskResult(self.number, report.network_requests, report.bytes_fetched, report.bytes_written)
+        return TaskResult(self.number, network_requests(report), report.bytes_fetched, report.bytes_written)
 
     async def _cast(self, block: NDArray[Any], memory: NDArray[Any], origin: list[int]) -> NDArray[Any]:
         """Cast a region into reused memory, in a worker, with little additional memory."""

@@ -228,6 +228,11 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
             metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
+        if metadata is None and isinstance(at_name.store, BlockingStore):
+            # A link that cannot be followed is listed as a folder.
+            folders = set(await list_folders(at_name)).intersection(rules.own_keys)
+            if folders:
+                raise StoreError("the document is a folder, or a link that cannot be followed", key=min(folders))
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty if a killed process left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)

@@ -180,17 +180,6 @@ class Report(Totals):
         """
         return {origin: replace(totals) for origin, totals in self._origins.copy().items()}
 
-    @property
-    def network_requests(self) -> int:
-        """The requests without calls of local disks and of stores in memory, which no server sees."""
-        return sum(
-            [
-                totals.requests
-                for origin, totals in self._origins.copy().items()
-                if not origin.startswith(("file://", "memory://"))
-            ]
-        )
-
     def add(self, store: str, more: Totals) -> None:
         """Add the sums of requests to the store of this URL, here and in the enclosing records."""
         origin = origin_url(store)
@@ -239,6 +228,12 @@ def _counted(number: int, **parts: int) -> str:
     """Return a number, and how many of it are special."""
     special = [f"{count:,} {name}" for name, count in parts.items() if count]
     return f"{number:,} ({', '.join(special)})" if special else f"{number:,}"
+
+
+def network_requests(report: Report) -> int:
+    """Return the requests without calls of local disks and of stores in memory, which no server sees."""
+    origins = report.origins.items()
+    return sum([totals.requests for origin, totals in origins if not origin.startswith(("file://", "memory://"))])
 
 
 @lru_cache(maxsize=256)

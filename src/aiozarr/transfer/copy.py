@@ -14,7 +14,7 @@ from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, current_recorder, name_operation, observed
+from aiozarr.schedule.events import Report, current_recorder, name_operation, network_requests, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -274,4 +274,4 @@ async def copy_one(
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
         counters.add_copied(entry, copied.size, is_changed=copied.changed)
-    return counters.report(seconds=perf_counter() - started, requests=report.network_requests, metadata_documents=0)
+    return counters.report(seconds=perf_counter() - started, requests=network_requests(report), metadata_documents=0)

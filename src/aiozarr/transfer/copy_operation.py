@@ -19,6 +19,7 @@ from aiozarr.engine.copy import CopiedObject, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import ChangedError, CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.metadata.format_rules import ancestors
 from aiozarr.model import Entry, Value, check_key
+from aiozarr.schedule.events import network_requests
 from aiozarr.stores import BlockingStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
@@ -107,7 +108,7 @@ class CopyOperation:
             self.copier.totals.operation(seconds=seconds)
         return self._counters.report(
             seconds=seconds,
-            requests=self.copier.totals.network_requests,
+            requests=network_requests(self.copier.totals),
             server_side=self.copier.server_side,
             rewritten=0 if self.objects is None else self.objects.rewritten,
         )

@@ -1,7 +1,7 @@
 """Decides whether the documents that a copy stores fit the chunks that it has copied.
 
-A source may change while it is copied. A document that still has the version of the listing describes the listed chunks.
-Otherwise the source is listed again, and the earlier document is stored if the later one only adds to it.
+A source may change while it is copied. A document that still has the version of the listing describes the listed
+chunks. Otherwise the source is listed again, and the earlier document is stored if the later one only adds to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiozarr.transfer.copy_rules import KeyFilter, ObjectSource, is_node_documen
 from aiozarr.transfer.replaced_nodes import compare_documents, edit_consolidated, is_extended
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    pass
 
 PAGE_ENTRIES = 1000
 """Entries that a server lists at one moment. An array on several pages may have changed between them."""

@@ -22,8 +22,8 @@ from aiozarr.stores import LocalStore, MemoryStore, ObjectStore, PrefixStore, St
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import run_virtual
 from aiozarr.transfer.journal import checksum_of, is_journal_key
-from aiozarr.transfer.sync_record import RECORD_KEY
 from aiozarr.transfer.replaced_nodes import has_consolidated_above
+from aiozarr.transfer.sync_record import RECORD_KEY
 from tests.support.consolidated_trees import COPIES, FORMATS, TREE, consolidated_tree, copies
 from tests.support.servers.moto import LocalS3
 
