@@ -113,12 +113,15 @@ class Entry:
         version: version of the object; None if the listing has no versions.
         below_link: number of segments at the key's end that lie behind a link to a directory; 0 if none do. A deletion
             removes only the link.
+        fault: why this is not an object that can be read, although its place is taken: a link that cannot be followed,
+            or a name that is not a key. Empty for objects.
     """
 
     key: str
     size: int | None
     version: Version | None = None
     below_link: int = 0
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ COMMANDS_ON_A_SAMPLE = {
     "cp -s 0,-30..30,0 {sample}/air {new}/part.zarr": (0, "", "encoded again"),
     "sync {sample} {new}/mirror.zarr": (0, "", "18 objects (5 metadata documents)"),
     "rm -r -n --json {sample}/lat": (0, '{"type": "total", "objects": 2, ', "would remove"),
-    "check {sample} {sample}/air": (1, "- lat/c/0\n", ""),
+    "check {sample} {sample}/air": (1, "+ lat/c/0\n", ""),
     "verify {sample}": (0, "", "3 arrays, 13 objects decoded"),
     "validate {sample}": (0, "", "5 nodes: 0 errors"),
     "convert --chunks auto {sample} {new}/converted.zarr": (0, "", "3 arrays, 2 groups: 3 tasks"),

@@ -58,7 +58,9 @@ async def test_a_report_counts_the_events(kind: str, tmp_path: Path) -> None:
     await counted(lambda: aiozarr.consolidate_metadata(store, settings=settings))
     _, copied = await counted(lambda: aiozarr.copy(store, MemoryStore(), settings=settings))
     assert "list" in {event.operation for event in events}
-    assert copied.requests == sum(event.attempts for event in events)
+    # Calls of stores in memory and on disk are events, and no requests over a network.
+    is_remote = [not event.store.startswith(("memory:", "file:")) for event in events]
+    assert copied.requests == sum(event.attempts for event, counts in zip(events, is_remote, strict=True) if counts)
     await counted(lambda: group.delete("a"))
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from aiozarr.transfer.copy_rules import KeyFilter
 
 State = Literal["equal", "differs", "missing", "surplus", "error"]
-SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "-", "surplus": "+", "error": "!"}
-"""The signs of `rclone check --combined`, seen from the destination."""
+SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "+", "surplus": "-", "error": "!"}
+"""The signs of `rclone check --combined`: + is in the source only, - in the destination only."""
 
 CONCURRENT_COMPARISONS = 32
 PART_BYTES = 8 << 20
@@ -64,7 +64,8 @@ def check(
 
     If the server of SRC cannot list objects, as web servers cannot, the metadata of SRC name them.
 
-    Differences are printed with the signs of rclone: * differs, - is missing in DST, + is in DST only, ! is an error.
+    Differences are printed with the signs of rclone: * differs, + is in SRC only, - is in DST only, ! is an error:
+    the object cannot be read, followed or named.
     With -v equal objects are printed too, with the sign =. The exit status is 1 if there is a difference.
     """
     counts: dict[str, int] = dict.fromkeys(SIGNS, 0)
@@ -109,6 +110,7 @@ async def _compare(
     from aiozarr.common.progress import Progress
     from aiozarr.engine import bind_callback, current_engine
     from aiozarr.errors import NodeNotFoundError
+    from aiozarr.transfer.journal import is_journal_key
 
     report = bind_callback(progress)
     async with (
@@ -116,7 +118,11 @@ async def _compare(
         targets.opened(dst, stores.of(dst, "destination")) as destination,
     ):
         targets.check_listable(destination.store)
-        others = {entry.key: entry.size async for entry in destination.scan() if wanted.matches(entry.key)}
+        others = {
+            entry.key: entry.size
+            async for entry in destination.scan()
+            if wanted.matches(entry.key) and not is_journal_key(entry.key)
+        }
         done = done_bytes = 0
 
         async def compare(entry: Entry) -> Comparison:
@@ -132,7 +138,7 @@ async def _compare(
         total_bytes = sum([size or 0 for size in others.values()])
         seen: set[str] = set()
         is_listable = source.store.supports.listable
-        listing = source.scan()
+        listing = source.scan(faults=True)
         if not is_listable:
             from aiozarr.transfer.node_tree import load_tree
 
@@ -140,7 +146,15 @@ async def _compare(
             assert engine is not None, "runs on the I/O thread"
             listing = (await load_tree(engine, source.store, source.settings, None)).entries()
         async for entries in targets.batched(listing):
-            batch = [entry for entry in entries if wanted.matches(entry.key)]
+            for entry in entries:
+                if entry.fault and wanted.may_match_at(entry.key):
+                    seen.add(entry.key)
+                    yield Comparison(entry.key, "error", None, others.get(entry.key), entry.fault)
+            batch = [
+                entry
+                for entry in entries
+                if not (entry.fault or is_journal_key(entry.key)) and wanted.matches(entry.key)
+            ]
             if not is_listable:
                 # Metadata name the objects that may be stored, without sizes.
                 stats = await map_concurrently(

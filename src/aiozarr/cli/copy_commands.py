@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiozarr.settings import Settings
     from aiozarr.transfer import CopyReport
 
-OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "dry_run")
+OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "size_only", "dry_run")
 """The options that the copy of one object has."""
 RESUME_COMMAND = "the same command with --resume continues"
 
@@ -89,24 +89,26 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
     interrupted copy never looks complete. With --select only the chunks that are needed are copied. Consolidated
     metadata of groups above DST are updated.
     """
-    _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, **options)
+    _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
 
 
 @click.command()
 @click.argument("src")
 @click.argument("dst")
 @click.option("--delete", is_flag=True, help="Remove objects that DST has and SRC lacks.")
+@click.option("--size-only", is_flag=True, help="Chunks of equal size are equal, whatever their bytes are.")
 @_copy_options
 @copy_store_options
 @output_options
-def sync(src: str, dst: str, delete: bool, **options: Any) -> None:
+def sync(src: str, dst: str, delete: bool, size_only: bool, **options: Any) -> None:
     """Copy SRC onto DST, and with --delete make DST equal to SRC.
 
-    Objects that are equal by size and ETag, or by the bytes of local files, are not copied again. Chunks of copied
+    Objects that are equal by size and MD5, by the bytes of local files, or as DST has recorded after an earlier sync,
+    are not copied again. Chunks of copied
     arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing
     is removed if SRC is empty or missing.
     """
-    _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, **options)
+    _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
 
 
 def _copy(

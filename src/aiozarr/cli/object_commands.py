@@ -360,13 +360,27 @@ async def _change(target: str, options: StorageOptions, change: Callable[[NodeAc
 
 
 async def _remove_container(store: Store) -> None:
-    """Remove the directory or the archive of an emptied store. It stays if another program has written to it."""
+    """Remove the directory or the archive of an emptied store. It stays if another program has written to it.
+
+    Raises:
+        StoreError: a directory still holds names that are not keys.
+    """
+    from aiozarr.errors import StoreError
     from aiozarr.stores import LocalStore
     from aiozarr.stores.blocking import in_thread
 
     if isinstance(store, LocalStore):
-        with suppress(OSError):
-            await in_thread(lambda: os.rmdir(store.root))
+        root = store.root.encode(errors="surrogateescape")
+
+        def remove() -> list[bytes]:
+            with suppress(OSError):
+                os.rmdir(root)
+            return sorted(os.listdir(root)) if os.path.isdir(root) else []
+
+        if left := await in_thread(remove):
+            names = ", ".join([name.decode(errors="backslashreplace") for name in left[:5]])
+            message = f"not everything was removed: left are {names}, which hold or are names that aiozarr cannot store"
+            raise StoreError(message, store=store.url)
     elif store.url.startswith("zip::") and store.parent_store() is None:
         from aiozarr.stores.zip.local_zip import LocalZipStore
 

@@ -117,7 +117,7 @@ class ConversionReport:
         bytes: bytes of elements that the tasks wrote, intermediate arrays included.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
-        requests: requests to stores, with repetitions, of all processes.
+        requests: requests over a network, with repetitions, of all processes. Local reads and writes are not requests.
         seconds: wall time.
         notes: remarks, by the path of the array they are about.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).

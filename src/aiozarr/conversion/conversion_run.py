@@ -31,7 +31,7 @@ from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_w
 from aiozarr.metadata.format_rules import ancestors, join_path
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, network_requests
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
@@ -219,7 +219,7 @@ class ConversionRun:
             bytes=self._bytes,
             bytes_read=self._report.bytes_fetched + self._cost.bytes_read,
             bytes_written=self._report.bytes_written + self._cost.bytes_written,
-            requests=self._report.requests + self._cost.requests,
+            requests=network_requests(self._report) + self._cost.requests,
             seconds=perf_counter() - self._started,
             notes=self.plan.notes,
             failed=tuple(self._failed),

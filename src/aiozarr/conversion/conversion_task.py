@@ -27,7 +27,7 @@ from aiozarr.hierarchy import Array, internal
 from aiozarr.hierarchy.internal import Casting
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
-from aiozarr.schedule.events import record
+from aiozarr.schedule.events import network_requests, record
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
 
@@ -42,7 +42,7 @@ class TaskResult(NamedTuple):
 
     Attributes:
         number: number of the task in its stage.
-        requests: requests to stores, with repetitions.
+        requests: requests over a network, with repetitions.
         bytes_read: bytes that were received.
         bytes_written: bytes that were sent.
     """
@@ -196,7 +196,7 @@ class ConversionTask:
                 if cast_memory is not None:
                     block = await self._cast(block, cast_memory, [each.start for each in outside])
                 await destination[(*inside, ...)].write(block, casting=self.casting)
-        return TaskResult(self.number, report.requests, report.bytes_fetched, report.bytes_written)
+        return TaskResult(self.number, network_requests(report), report.bytes_fetched, report.bytes_written)
 
     async def _cast(self, block: NDArray[Any], memory: NDArray[Any], origin: list[int]) -> NDArray[Any]:
         """Cast a region into reused memory, in a worker, with little additional memory."""

@@ -361,8 +361,10 @@ class ScheduledStore:
         pages = PageRequests(self._queue, self._policy, self.settings, has_slot=True)
         return await self._call("list", prefix, lambda _: pages.within(self.store.list_dir(prefix)))
 
-    async def scan(self, prefix: str = "") -> AsyncGenerator[Entry, None]:
+    async def scan(self, prefix: str = "", *, faults: bool = False) -> AsyncGenerator[Entry, None]:
         """Iterate over all objects below `prefix`. Temporary failures are retried, by page where there are pages.
+
+        Entries with a fault are left out, unless `faults` is true.
 
         The sizes in it are cached: they save a request before the first read of a shard from stores that refuse suffix
         ranges. The listing counts as one request, with the time of all its pages.
@@ -387,7 +389,8 @@ class ScheduledStore:
                         seconds += monotonic() - begun
                 if entry.size is not None and entry.version is not None:
                     sizes.record(store, entry.key, entry.size, entry.version)
-                yield entry
+                if faults or not entry.fault:
+                    yield entry
         except Exception as error:
             failure = error
             raise

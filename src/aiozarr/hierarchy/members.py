@@ -22,6 +22,7 @@ from aiozarr.errors import (
     MetadataError,
     NodeTypeError,
     PermissionDeniedError,
+    StoreError,
     UnsupportedOperationError,
 )
 from aiozarr.hierarchy.node_access import (
@@ -45,7 +46,7 @@ from aiozarr.stores.blocking import BlockingStore
 
 T = TypeVar("T")
 
-NodeError: TypeAlias = MetadataError | LimitError | PermissionDeniedError
+NodeError: TypeAlias = MetadataError | LimitError | StoreError
 """Why one node cannot be read, while others can."""
 
 BATCH_NODES = 512
@@ -227,13 +228,22 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
             metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
+        if metadata is None and isinstance(at_name.store, BlockingStore):
+            # A link that cannot be followed is listed as a folder.
+            folders = set(await list_folders(at_name)).intersection(rules.own_keys)
+            if folders:
+                raise StoreError("the document is a folder, or a link that cannot be followed", key=min(folders))
         if metadata is None and not is_reserved:
             # A directory of the local disk may be empty if a killed process left it.
             is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
             if is_group is not False and not await unfinished_work(at_name):
                 # Read again, because an array whose document was missed once would be shown as a group.
                 metadata = await read() or implicit_group(name.zarr_format)
-    except (MetadataError, LimitError, PermissionDeniedError) as error:
+    except (MetadataError, LimitError, StoreError) as error:
+        # A disk that cannot read one node, as behind a dangling link, can read others. A server that fails cannot.
+        is_local = isinstance(at_name.store, BlockingStore)
+        if isinstance(error, StoreError) and not (is_local or isinstance(error, PermissionDeniedError)):
+            raise
         return ListedNode(name.name, error)
     return None if metadata is None else ListedNode(name.name, metadata)
 

@@ -240,6 +240,10 @@ async def _stored_objects(
     async with entries_of(array.store, prefix) as entries:
         async for entry in entries:
             coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
+            if entry.fault:
+                stored += coords is not None and is_in_grid(coords, shape)
+                yield BadObject(path, entry.key, "store", None, entry.fault)
+                continue
             if coords is None:
                 continue
             if is_in_grid(coords, shape):

@@ -230,6 +230,12 @@ def _counted(number: int, **parts: int) -> str:
     return f"{number:,} ({', '.join(special)})" if special else f"{number:,}"
 
 
+def network_requests(report: Report) -> int:
+    """Return the requests without calls of local disks and of stores in memory, which no server sees."""
+    origins = report.origins.items()
+    return sum([totals.requests for origin, totals in origins if not origin.startswith(("file://", "memory://"))])
+
+
 @lru_cache(maxsize=256)
 def origin_url(url: str) -> str:
     """Return scheme and authority of a store's URL."""

@@ -102,7 +102,10 @@ class Store(ABC):
         await self.erase_values([entry.key async for entry in self.scan(prefix)])
 
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
-        """Iterate over all objects whose keys start with `prefix`, in any order, while the listing is received."""
+        """Iterate over all objects whose keys start with `prefix`, in any order, while the listing is received.
+
+        An entry with a `fault` is not an object: something is stored there that cannot be read.
+        """
         raise self._unsupported("scan")
 
     async def list_dir(self, prefix: str) -> tuple[Keys, Keys]:
@@ -170,7 +173,7 @@ class Store(ABC):
 
     async def list_prefix(self, prefix: str) -> Keys:
         """Return all keys that start with `prefix`."""
-        return [entry.key async for entry in self.scan(prefix)]
+        return [entry.key async for entry in self.scan(prefix) if not entry.fault]
 
     # --- identity ------------------------------------------------------------------------------------------------
 

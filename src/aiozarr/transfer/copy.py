@@ -14,7 +14,7 @@ from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, current_recorder, name_operation, observed
+from aiozarr.schedule.events import Report, current_recorder, name_operation, network_requests, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -39,6 +39,7 @@ async def copy(
     verify: Verify = "size",
     delete: bool = False,
     skip_equal: bool = False,
+    size_only: bool = False,
     dry_run: bool = False,
     on_error: OnError = "raise",
     progress: ProgressLike = None,
@@ -52,6 +53,9 @@ async def copy(
     the root's at the very end. A document is written only if everything below its node was copied, so a reader that
     sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
     object, and none of the later documents.
+
+    The copy is of one state of the source. What has changed since the source was listed is copied again, until the
+    documents fit the chunks. A source that only grows is copied in an earlier state.
 
     A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced.
     Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
@@ -76,6 +80,7 @@ async def copy(
             dimension, too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it
             cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
+            Consolidated metadata of the copy name only nodes that are copied, or that the destination has already.
         exclude: patterns of keys that are not copied, even if `include` matches them.
         overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
             destination that may not be listed is not checked, and keeps chunks that the source does not have.
@@ -90,8 +95,10 @@ async def copy(
             nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
             Objects whose bytes are there already are skipped, as with `skip_equal`.
         skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
-            report it, or of equal bytes in local files. Objects of a source without a listing are read and compared.
-            Requires `overwrite` or `delete`.
+            report it, or of equal bytes in local files. Where a server reports no MD5, a record at the destination
+            names the states that an earlier copy with `skip_equal` or `delete` has made equal. Objects of a source
+            without a listing are read and compared. Requires `overwrite` or `delete`.
+        size_only: as `skip_equal`, but chunks of equal size count as equal. Documents are compared as before.
         dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
@@ -102,8 +109,9 @@ async def copy(
         settings: limits and policies.
 
     Raises:
-        CopyError: an object could not be copied, the source could not be listed, or the destination holds objects and
-            `overwrite` is false. No request is in flight any more.
+        CopyError: an object could not be copied, the source could not be listed or has changed again and again, it has
+            links or names that cannot be followed, or the destination holds objects and `overwrite` is false. No
+            request is in flight any more.
         NodeNotFoundError: there is nothing at `source`.
         SelectionError: no array has a dimension of `select`, or nothing of it is selected.
         UnsupportedOperationError: the source can neither be listed, as over HTTP, nor has consolidated metadata that
@@ -117,8 +125,9 @@ async def copy(
         raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
-    if skip_equal and not (overwrite or delete):
-        raise ValueError("skip_equal goes with overwrite or delete: objects that differ are replaced")
+    if (skip_equal or size_only) and not (overwrite or delete):
+        name = "skip_equal" if skip_equal else "size_only"
+        raise ValueError(f"{name} goes with overwrite or delete: objects that differ are replaced")
     if not isinstance(path, str):
         raise TypeError(f"path is a str, not {type(path).__name__}")
     rules = CopyRules(
@@ -128,6 +137,7 @@ async def copy(
         verify=verify,
         delete=delete,
         skip_equal=skip_equal,
+        size_only=size_only,
         dry_run=dry_run,
         on_error=on_error,
         part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",
@@ -149,7 +159,7 @@ async def copy(
             listing = None
             if not select and source_store.supports.readable and source_store.supports.listable:
                 scan = engine.scheduled(source_store, settings, report).scan
-                listing = StartedListing(scan())
+                listing = StartedListing(scan(faults=True))
                 stack.push_async_callback(listing.aclose)
             # Imported in a thread, while the first page is received.
             await in_thread(lambda: import_module("aiozarr.transfer.copy_operation"))
@@ -246,7 +256,10 @@ async def copy_one(
     occupied = CopyError(f"there is an object {url}; {overwrite} replaces it")
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
-    if stored is not None and is_compared and await have_equal_bytes(copier.scheduled_source, entry, to_store, stored):
+    is_equal = rules.size_only and stored is not None and stored.size == entry.size is not None
+    if stored is not None and is_compared and not is_equal:
+        is_equal = await have_equal_bytes(copier.scheduled_source, entry, to_store, stored)
+    if is_equal:
         counters.add("skipped", entry, entry.size or 0)
     elif stored is not None and not rules.may_replace:
         raise occupied
@@ -261,4 +274,4 @@ async def copy_one(
         if copied is None:
             raise FileNotFoundError(f"there is no object {source.url_of(entry.key)}")
         counters.add_copied(entry, copied.size, is_changed=copied.changed)
-    return counters.report(seconds=perf_counter() - started, requests=report.requests, metadata_documents=0)
+    return counters.report(seconds=perf_counter() - started, requests=network_requests(report), metadata_documents=0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import aclosing
+import errno
+from collections.abc import Collection, Coroutine, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from aiozarr.common.concurrency import for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
 from aiozarr.engine.copy import ObjectCopier, content_tag, equal_bytes, has_content_tag, have_equal_bytes
 from aiozarr.errors import CopyError, PermissionDeniedError, StoreError, UnsupportedOperationError
-from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY
+from aiozarr.metadata.format_rules import ARRAY_KEY, GROUP_KEY, META_KEY, V3_KEY, ZMETADATA_KEY, ancestors, key_prefix
 from aiozarr.model import JOURNAL_PREFIX, UPLOAD_RECORD_PREFIX, Entry, Version
 from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
@@ -26,8 +27,15 @@ from aiozarr.transfer.copy_rules import (
     node_of,
 )
 from aiozarr.transfer.journal import HEADER_KEY, CopyJournal, Mirror, is_journal_key, size_hash
-from aiozarr.transfer.replaced_nodes import DocumentChange, ReplacedNodes, compare_documents, has_consolidated_above
+from aiozarr.transfer.replaced_nodes import (
+    DocumentChange,
+    ReplacedNodes,
+    compare_documents,
+    edit_consolidated,
+    has_consolidated_above,
+)
 from aiozarr.transfer.report import CopyCounters
+from aiozarr.transfer.sync_record import RECORD_KEY, SyncRecord
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.internal import ConsolidatedAncestors
@@ -69,7 +77,7 @@ class DestinationListing:
         if not is_journal_key(entry.key):
             self.count += 1
             self.first = self.first or entry.key
-        elif entry.key.startswith(JOURNAL_PREFIX) and not entry.key.startswith(UPLOAD_RECORD_PREFIX):
+        elif entry.key.startswith(JOURNAL_PREFIX) and not entry.key.startswith((UPLOAD_RECORD_PREFIX, RECORD_KEY)):
             self.journal_keys.append(entry.key)
 
 
@@ -88,6 +96,8 @@ class CopyDestination:
         is_prepared: False until `prepare` has stored what must be there before the first object.
         mirror: compares the destination with the source; None if nothing is skipped or removed.
         replaced: the nodes of the source.
+        record: the states of objects that an earlier copy has found, or made, equal.
+        copied_documents: the keys of documents that were copied.
     """
 
     copier: ObjectCopier
@@ -106,9 +116,12 @@ class CopyDestination:
         self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
         self.is_prepared = True
         self._old_journal: list[str] | None = None
+        is_recorded = is_kept and rules.compares and self.objects is None
+        self.record = SyncRecord(self.copier.source, self.destination, is_kept=bool(is_recorded))
         has_mirror = rules.compares or (self.journal.is_kept and (rules.may_replace or rules.resume))
         self.mirror = Mirror() if has_mirror else None
         self.replaced = ReplacedNodes(self.source)
+        self.copied_documents: list[str] = []
         self._has_consolidated_above = False
         self._ancestors: ConsolidatedAncestors | None = None
 
@@ -172,10 +185,15 @@ class CopyDestination:
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
         documents: list[str] = []
+        if isinstance(self._store, BlockingStore):
+            await self.record.load()
         try:
             async with aclosing(self.destination.scan(prefix)) as entries:
                 async for entry in entries:
                     found.add(entry)
+                    if entry.key == RECORD_KEY and not isinstance(self._store, BlockingStore):
+                        await self.record.load()  # servers list it before the keys of nodes
+                    self.record.add_stored(entry)
                     if is_node_document(entry.key):
                         documents.append(entry.key)
                         if entry.below_link:
@@ -216,17 +234,24 @@ class CopyDestination:
                 mirror.add_stored(entry if self.objects is None else Entry(entry.key, None))
 
         async def compare(entry: Entry) -> None:
+            if entry.fault and self.rules.keys.may_match_at(entry.key):
+                raise _DifferentError
             if is_journal_key(entry.key) or is_folder_marker(entry) or not self.rules.keys.matches(entry.key):
                 return
-            if mirror.may_have(entry):
-                if not (await self.is_up_to_date(mirror, entry) or await self.has_equal_bytes(entry.key)):
+            # Consolidated metadata of a filtered copy name only the copied nodes.
+            is_edited = self.rules.keys and is_document(entry.key) and await self.fetch_stored(entry.key) is not None
+            if is_edited or mirror.may_have(entry):
+                is_equal = is_edited or await self.is_up_to_date(mirror, entry)
+                if not (is_equal or await self.has_equal_bytes(entry.key)):
                     raise _DifferentError
                 counters.add_listed(entry)
                 counters.add("skipped", entry, entry.size or 0)
             elif self.objects is None or await self.source.stat(entry.key) is not None:
                 raise _DifferentError
 
-        async with aclosing(self.source.scan() if self.objects is None else self.objects.entries()) as entries:
+        async with aclosing(
+            self.source.scan(faults=True) if self.objects is None else self.objects.entries()
+        ) as entries:
             try:
                 await for_each_of(compare, entries, concurrency=COMPARE_CONCURRENCY)
             except _DifferentError:
@@ -239,8 +264,10 @@ class CopyDestination:
         return await have_equal_bytes(self.source, entry, self.destination, entry)
 
     async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
-        """Return whether the destination has the bytes of an object: by their MD5, or by comparing local ones."""
-        if mirror.is_stored(entry):
+        """Return whether the destination has an object: by MD5 or size, by the record, or by comparing local bytes."""
+        if self.rules.size_only and entry.size is not None and not is_document(entry.key):
+            return mirror.may_have(entry)
+        if mirror.is_stored(entry) or self.record.has(entry):
             return True
         source, destination, version = self.source.store, self._store, entry.version
         read_source = source.fetch_now if isinstance(source, BlockingStore) else None
@@ -347,8 +374,11 @@ class CopyDestination:
             from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
             await self.destination.erase_values(list(changes))
-            for key in changes:
+            for key, change in changes.items():
                 erasures.record(self._store, node_of(key))
+                if change.was_array:
+                    self.replaced.add_former_array(node_of(key))
+            await self._forget_consolidated(changes)
             self.counters.add_deleted([key for key, change in changes.items() if change.is_removed])
         if self.journal.has_records:
             return
@@ -356,6 +386,68 @@ class CopyDestination:
             is_erasable = not (change.is_removed or self.rules.keys or key in self._linked_documents)
             if is_erasable and change.was_array and key.endswith(V3_KEY):
                 await self.destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
+
+    async def _forget_consolidated(self, removed: Collection[str]) -> None:
+        """Remove nodes without their documents from consolidated metadata inside the destination."""
+
+        async def member_of(key: str, member: Any) -> Any:
+            return None if key in removed else member
+
+        paths = {path for key in removed for path in ancestors(node_of(key))}
+        for key in [key_prefix(path) + name for path in sorted(paths) for name in (V3_KEY, ZMETADATA_KEY)]:
+            stored = await self.destination.fetch(key)
+            prefix = key_prefix(node_of(key))
+            edited = None if stored is None else await edit_consolidated(bytes(stored.data), prefix, member_of)
+            if edited is not None:
+                await self.destination.set(key, edited)
+
+    async def begin_again(self) -> None:
+        """Prepare another pass over the source, which has changed."""
+        await self.journal.restart()
+        if self._store.supports.listable:
+            self.mirror = self.mirror or Mirror()  # an object of the previous pass may have to be removed
+            self.mirror.forget_keys()
+        self.replaced = ReplacedNodes(self.source)
+        if self.is_prepared and self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
+            await self._withdraw_documents()
+
+    async def fetch_stored(self, key: str) -> bytes | None:
+        """Return the object that the destination had before the copy, or None."""
+        if not (self.rules.may_replace or self.rules.resume) or not self._store.supports.readable:
+            return None
+        stored = await self.destination.fetch(key)
+        return None if stored is None else bytes(stored.data)
+
+    # --- files in the places of directories ---------------------------------------------------------------------------
+
+    def is_obstructed(self, error: Exception) -> bool:
+        """Return whether an object was not stored because a directory has its name, or a file that of its directory."""
+        cause = error.__cause__
+        is_name = isinstance(cause, OSError) and cause.errno in (errno.EISDIR, errno.ENOTDIR)
+        return is_name and self.mirror is not None
+
+    async def clear_places(self, keys: Iterable[str]) -> None:
+        """Remove files above objects, and objects below them, if the copy replaces or mirrors what these belong to."""
+        obstacles: dict[str, None] = {}
+        seen: set[str] = set()
+        for key in keys:
+            entries = [entry async for entry in self.destination.scan(f"{key}/", faults=True)]
+            for above in ancestors(key)[1:]:
+                if above not in seen:
+                    seen.add(above)
+                    entry = await self.destination.stat(above)
+                    entries += [] if entry is None else [entry]
+            if all(await map_concurrently(self._is_replaceable, entries)):
+                obstacles.update(dict.fromkeys(entry.key for entry in entries))
+        await self._erase(list(obstacles))
+
+    async def _is_replaceable(self, entry: Entry) -> bool:
+        key = entry.key
+        if entry.fault or entry.below_link or self.mirror is None or key in self.mirror:
+            return False
+        if is_journal_key(key) or not self.rules.keys.matches(key):
+            return False
+        return self.rules.delete or await self.replaced.has(key, of_any_layout=True)
 
     # --- after the last one ------------------------------------------------------------------------------------------
 
@@ -372,6 +464,7 @@ class CopyDestination:
         async with aclosing(self.destination.scan()) as entries:
             async for entry in entries:
                 key = entry.key
+                self.record.add_final(entry)
                 if entry.below_link:
                     link = key.rsplit("/", entry.below_link)[0]
                     stays = key in mirror or not (self.rules.delete and self.rules.keys.matches(key))
@@ -417,10 +510,20 @@ class CopyDestination:
                     message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
                     raise CopyError(message) from error
         if not self.rules.dry_run:
+            if not self.counters.failed and self.record.is_kept:
+                await self._store_record()
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
             # Temporary files of a process that was killed just before this one began were too new then.
             await self._store.sweep(None)
+
+    async def _store_record(self) -> None:
+        documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing
+        for entry in await map_concurrently(self.destination.stat, documents):
+            if entry is not None:
+                self.record.add_final(entry)
+        with suppress(StoreError):  # the next copy then finds no record, and compares or copies
+            await self.record.store()
 
     async def close(self) -> None:
         """Stop writing the journal, and allow other changes of the groups above."""

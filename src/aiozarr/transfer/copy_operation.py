@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
@@ -15,9 +16,10 @@ from aiozarr.common.formatting import argument
 from aiozarr.common.progress import Progress
 from aiozarr.engine import StartedListing
 from aiozarr.engine.copy import CopiedObject, CopyRoute, Download, ObjectCopier
-from aiozarr.errors import CopyError, InvalidKeyError, NodeNotFoundError, StoreError
+from aiozarr.errors import ChangedError, CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.metadata.format_rules import ancestors
-from aiozarr.model import Entry, check_key
+from aiozarr.model import Entry, Value, check_key
+from aiozarr.schedule.events import network_requests
 from aiozarr.stores import BlockingStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
@@ -28,6 +30,7 @@ from aiozarr.transfer.copy_rules import (
     is_folder_marker,
     node_of,
 )
+from aiozarr.transfer.document_changes import DocumentChanges
 from aiozarr.transfer.journal import is_journal_key
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
@@ -37,6 +40,8 @@ OBJECT_CONCURRENCY = 128
 Each sends its own requests; more of them would make other readers wait longer.
 """
 DEFERRED_CONCURRENCY = 16
+MAX_PASSES = 4
+"""Passes over a source whose documents change, before that is an error."""
 MAX_BATCH_OBJECTS = 64
 MAX_UPLOADED_OBJECTS = 8
 """Small files that one worker reads together for uploads; each is a request of its own."""
@@ -72,6 +77,9 @@ class CopyOperation:
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
+        self._is_repeat = False
+        self._obstructed: list[Entry] = []
+        self._changes = DocumentChanges(self.copier, self.objects)
 
     async def run(self) -> CopyReport:
         """Copy everything.
@@ -100,7 +108,7 @@ class CopyOperation:
             self.copier.totals.operation(seconds=seconds)
         return self._counters.report(
             seconds=seconds,
-            requests=self.copier.totals.requests,
+            requests=network_requests(self.copier.totals),
             server_side=self.copier.server_side,
             rewritten=0 if self.objects is None else self.objects.rewritten,
         )
@@ -115,6 +123,7 @@ class CopyOperation:
             if self.rules.keys.include:
                 message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
+        documents = await self._copy_until_settled(documents)
         mirror = None if self._counters.failed else self._copy_destination.mirror
         if mirror is not None and not self.rules.delete:
             # Before the documents, so that a reader of the new ones reads no older chunk.
@@ -124,14 +133,34 @@ class CopyOperation:
             await self._copy_destination.delete_extra(mirror)
         await self._copy_destination.finish()
 
+    async def _copy_until_settled(self, documents: list[Entry]) -> list[Entry]:
+        """Copy what has changed again while documents of the source change. Return the documents.
+
+        Each further pass lists the source after the documents were read, so it finds all chunks that these describe.
+        """
+        changed: set[str] = set()
+        for _ in range(0 if self.rules.dry_run else MAX_PASSES):
+            has_changed = bool(self._counters.changed)
+            if not (changed := await self._changes.find(documents, has_changed_objects=has_changed)):
+                return documents
+            await self._copy_destination.begin_again()
+            self._is_repeat = True
+            documents = await self._copy_data()
+        for entry in [entry for entry in documents if entry.key in changed]:
+            self._fail(entry, ChangedError("it was changed each time it was copied", store=self.copier.source.url))
+            documents.remove(entry)
+        return documents
+
     # --- objects -----------------------------------------------------------------------------------------------------
 
     async def _copy_data(self) -> list[Entry]:
         """Copy everything but the metadata documents. Return their entries, the only ones that are held in memory."""
         documents: dict[str, Entry] = {}
-        listing = (
-            self.objects.entries() if self.objects is not None else self.listing or self.copier.scheduled_source.scan()
-        )
+        listing: AsyncGenerator[Entry, None] | StartedListing
+        if self.objects is not None:
+            listing = self.objects.entries()
+        else:
+            listing, self.listing = self.listing or self.copier.scheduled_source.scan(faults=True), None
         download = self._download = self._new_download()
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
@@ -147,7 +176,15 @@ class CopyOperation:
                     await for_each(self._copy_one, download.deferred, concurrency=DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.copier.source.url} could not be listed: {error}") from error
+        await self._copy_obstructed()
         return list(documents.values())
+
+    async def _copy_obstructed(self) -> None:
+        """Copy the objects again whose places files or directories of the destination took, after their removal."""
+        if obstructed := self._obstructed:
+            self._obstructed = []
+            await self._copy_destination.clear_places([entry.key for entry in obstructed])
+            await for_each(partial(self._copy_one, may_be_obstructed=False), obstructed)
 
     def _new_download(self) -> Download | None:
         facts = self.copier.facts
@@ -162,22 +199,34 @@ class CopyOperation:
         await for_each_of(self._copy_batch, data, concurrency=self._concurrency)
         download.close()
         # Behind the requests for the last chunks, so that no further round trip follows these.
-        await self.copier.prefetch(documents.values())
+        await self.copier.prefetch([entry for entry in documents.values() if entry.key not in self._changes.kept])
 
     async def _copy_documents(self, documents: list[Entry]) -> None:
         equal = await map_concurrently(self._is_equal, documents)
         documents = [entry for entry, is_equal in zip(documents, equal, strict=True) if not is_equal]
         if documents:
             await self._copy_destination.prepare()
-        if self._download is None and not self.rules.dry_run and len(documents) > 1:
-            # At once, and not level by level.
-            await self.copier.prefetch(documents)
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
-            await for_each(self._copy_one, ready, concurrency=self._concurrency)
+            await for_each(self._copy_document, ready, concurrency=self._concurrency)
+            await self._copy_obstructed()
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
+
+    async def _copy_document(self, entry: Entry) -> None:
+        """Copy a document, as it was listed, or as it was when the copied chunks were listed."""
+        value = None
+        if not self.rules.dry_run:
+            try:
+                value = await self._changes.edited(entry, self.rules.keys, self._copy_destination.fetch_stored)
+            except StoreError as error:
+                self._fail(entry, error)
+                return
+        if value is not None and self.rules.keys and await self._copy_destination.fetch_stored(entry.key) == value:
+            self._add_skipped(entry)
+        else:
+            await self._copy_one(entry, value=value)
 
     async def _partition(
         self, listing: AsyncIterator[Entry], documents: dict[str, Entry]
@@ -186,14 +235,20 @@ class CopyOperation:
         batch: list[Entry] = []
         batch_bytes = 0
         most = MAX_BATCH_OBJECTS if isinstance(self.copier.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
-        keys, journal, download = self.rules.keys, self._journal, self._download
+        keys, journal, download, changes = self.rules.keys, self._journal, self._download, self._changes
         destination, mirror = self._copy_destination, self._copy_destination.mirror
+        changes.begin_pass()
         async for entry in listing:
             key = entry.key
             self._has_source = True
-            if is_journal_key(key) or (keys and not keys.matches(key)):
+            changes.add_listed(entry)
+            if is_journal_key(key) or not (keys.may_match_at(key) if entry.fault else keys.matches(key)):
                 continue
-            self._counters.add_listed(entry)
+            if not self._is_repeat:
+                self._counters.add_listed(entry)
+            if entry.fault:
+                self._fail(entry, StoreError(entry.fault, store=self.copier.source.url, key=key))
+                continue
             if is_folder_marker(entry):
                 self._counters.add("folder_markers", entry)
                 continue
@@ -207,7 +262,10 @@ class CopyOperation:
                 mirror.add_key(key)
                 if is_document(key):
                     destination.replaced.add_document(key)
-            is_there = journal.take(entry)
+            if is_document(key):
+                changes.add_document(entry)
+            # Without a version, nothing shows that an object is still the one of the previous pass.
+            is_there = journal.take(entry) and not (self._is_repeat and entry.version is None)
             may_be_equal = mirror is not None and self.rules.compares and mirror.may_have(entry)
             if is_there or (
                 may_be_equal
@@ -215,7 +273,11 @@ class CopyOperation:
                 and mirror is not None
                 and await destination.is_up_to_date(mirror, entry)
             ):
-                self._counters.add("skipped", entry, entry.size or 0)
+                if is_document(key):
+                    changes.skipped.append(entry)
+                if is_there:
+                    destination.record.add(entry)
+                self._add_skipped(entry)
             elif may_be_equal and self.objects is not None and not is_document(key):
                 # Compared by the workers, because it takes a request.
                 yield (entry,)
@@ -239,6 +301,12 @@ class CopyOperation:
                     yield (entry,)
         if batch:
             yield tuple(batch)
+        if not self.rules.dry_run:
+            await changes.check_listing(documents.values())
+
+    def _add_skipped(self, entry: Entry) -> None:
+        if not self._is_repeat:
+            self._counters.add("skipped", entry, entry.size or 0)
 
     async def _copy_batch(self, batch: tuple[Entry, ...]) -> None:
         if len(batch) == 1:
@@ -259,10 +327,10 @@ class CopyOperation:
             return False
         if not await self._copy_destination.has_equal_bytes(entry.key):
             return False
-        self._counters.add("skipped", entry, entry.size or 0)
+        self._add_skipped(entry)
         return True
 
-    async def _copy_one(self, entry: Entry) -> None:
+    async def _copy_one(self, entry: Entry, value: bytes | None = None, *, may_be_obstructed: bool = True) -> None:
         if not is_document(entry.key):
             if await self._is_equal(entry):
                 return
@@ -271,18 +339,19 @@ class CopyOperation:
         if self.rules.dry_run:
             copied: CopiedObject | None = CopiedObject(entry.size or 0)
         else:
+            given = None if value is None else Value(value, None, len(value))
+            listed = entry if given is None else Entry(entry.key, given.size)
             try:
-                copied = await self.copier.copy(entry)
+                copied = await self.copier.copy(listed, value=given, pinned=is_document(entry.key))
             except Exception as error:
                 # Any exception of a store, which may be the user's own, is a failure of this object.
-                self._fail(entry, error)
+                self._fail(entry, error, may_be_obstructed=may_be_obstructed)
                 return
         if copied is None:
             self._add_missing(entry)
             return
-        self._counters.add_copied(entry, copied.size, is_changed=copied.changed)
-        if not copied.changed and not self.rules.dry_run:
-            self._journal.add(entry)
+        is_changed = copied.changed or entry.key in self._changes.later
+        self._add_copied(entry, copied.size, is_changed=is_changed, is_recorded=value is None and not is_changed)
 
     def _add_missing(self, entry: Entry) -> None:
         if self.objects is not None:
@@ -292,12 +361,22 @@ class CopyOperation:
         else:
             self._counters.add("folder_markers", entry)
 
-    def _add_copied(self, entry: Entry, size: int) -> None:
-        """Count an object that was copied as it was listed."""
-        self._counters.add_copied(entry, size)
-        self._journal.add(entry)
+    def _add_copied(self, entry: Entry, size: int, *, is_changed: bool = False, is_recorded: bool = True) -> None:
+        """Count an object that was copied; `is_recorded`: as it was listed."""
+        if self._is_repeat:
+            self._counters.add_listed(entry)
+        self._changes.add_copied(entry.key)
+        self._counters.add_copied(entry, size, is_changed=is_changed)
+        if is_document(entry.key):
+            self._copy_destination.copied_documents.append(entry.key)
+        if is_recorded and not self.rules.dry_run:
+            self._journal.add(entry)
+            self._copy_destination.record.add(entry)
 
-    def _fail(self, entry: Entry, error: Exception) -> None:
+    def _fail(self, entry: Entry, error: Exception, *, may_be_obstructed: bool = True) -> None:
+        if may_be_obstructed and self._copy_destination.is_obstructed(error):
+            self._obstructed.append(entry)
+            return
         if self.rules.on_error == "raise":
             raise CopyError(
                 f"{self.copier.source.url} was not copied to {self.copier.destination.url}: {entry.key!r}: {error}",

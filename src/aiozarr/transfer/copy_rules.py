@@ -12,13 +12,16 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import translate
 from itertools import groupby
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from aiozarr.engine.copy import Verify
 from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, Store
 from aiozarr.stores.blocking import in_thread
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 OnError: TypeAlias = Literal["raise", "continue"]
 
@@ -55,6 +58,15 @@ class KeyFilter:
             return False
         return not any(pattern.match(key) for pattern in excluded)
 
+    def may_match_at(self, key: str) -> bool:
+        """Return whether `key`, or any key below it, may be selected: a link that leads nowhere may be a folder."""
+        folder = f"{key}/"
+        if any(pattern.match(key) or pattern.match(folder) for pattern in self._excluded):
+            return False
+        # The beginning of a pattern up to its first special character is that of all keys that match it.
+        starts = [_SPECIAL.split(pattern)[0] for pattern in self.include]
+        return not starts or any(folder.startswith(start) or start.startswith(folder) for start in starts)
+
 
 @dataclass(frozen=True)
 class CopyRules:
@@ -67,6 +79,7 @@ class CopyRules:
         verify: how each object is checked.
         delete: remove objects that the source does not have.
         skip_equal: skip objects that the destination has already; `delete` does, too.
+        size_only: chunks of equal size are equal.
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
         part: names the part of the source that is copied, for the journal.
@@ -79,6 +92,7 @@ class CopyRules:
     verify: Verify = "size"
     delete: bool = False
     skip_equal: bool = False
+    size_only: bool = False
     dry_run: bool = False
     on_error: OnError = "raise"
     part: str = ""
@@ -92,7 +106,7 @@ class CopyRules:
     @property
     def compares(self) -> bool:
         """True if objects of the destination are compared with those of the source."""
-        return self.delete or self.skip_equal
+        return self.delete or self.skip_equal or self.size_only
 
 
 class ObjectSource(Protocol):
@@ -105,7 +119,16 @@ class ObjectSource(Protocol):
         """Iterate over the objects."""
         ...
 
+    def loaded_document(self, key: str) -> Buffer | None:
+        """Return the document by which the objects are known; None if it was not read by itself."""
+        ...
 
+    def is_current(self, key: str, document: Buffer) -> bool:
+        """Return whether a document describes the objects. If not, later calls of `entries` follow it."""
+        ...
+
+
+_SPECIAL = re.compile(r"[*?\[]")
 MAX_PATTERN_CHARACTERS = 1024
 """The longest key. Longer patterns match nothing but cost time for every key."""
 

@@ -110,7 +110,7 @@ class CopyJournal(Journal):
         self.has_records = False
         self.invalidated: list[tuple[int, int]] = []
         self._copied: set[bytes] = set()
-        self._stored: set[int] = set()
+        self._stored: set[int] | None = None
         self._batch = bytearray()
         self._next_number = 0
         self._keys: list[str] = []
@@ -157,27 +157,37 @@ class CopyJournal(Journal):
             what = f"a copy of {clip(printable(str(of)))}, or of another part of it" if of else "another copy"
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
+        await self._read_batches()
+        self._stored = stored
+        numbers = [key.removeprefix(JOURNAL_PREFIX) for key in self._keys]
+        self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
+
+    async def restart(self) -> None:
+        """Read the records of this copy, which lists its source again: `take` then finds what it has copied."""
+        await self.flush()
+        await self._read_batches()
+        self._stored = None
+
+    async def _read_batches(self) -> None:
         batches = [key for key in self._keys if key != HEADER_KEY]
         for value in await map_concurrently(self._store.fetch, batches, concurrency=16):
             data = b"" if value is None else bytes(value.data)
             self._copied.update(data[at : at + DIGEST_BYTES] for at in range(0, len(data), DIGEST_BYTES))
         self.has_records = bool(self._copied)
-        self._stored = stored
-        numbers = [key.removeprefix(JOURNAL_PREFIX) for key in batches]
-        self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
 
     def take(self, entry: Entry) -> bool:
-        """Return whether the interrupted copy has copied this state of an object, which still has its size.
+        """Return whether an earlier pass has copied this state of an object, which still has its size.
 
         Forget its record, because each object is looked up once, so that the memory serves the objects seen.
         """
         if not self._copied:
             return False
         record, size = digest(entry), size_hash(entry)
-        if record not in self._copied or size not in self._stored:
+        if record not in self._copied or (self._stored is not None and size not in self._stored):
             return False
         self._copied.remove(record)
-        self._stored.remove(size)
+        if self._stored is not None:
+            self._stored.remove(size)
         return True
 
     def add(self, entry: Entry) -> None:
@@ -284,6 +294,10 @@ class Mirror:
     def add_key(self, key: str) -> None:
         """Record a key of the source."""
         self._keys.add(hash(key))
+
+    def forget_keys(self) -> None:
+        """Remove all recorded keys of the source, which is listed again."""
+        self._keys.clear()
 
     def discard_key(self, key: str) -> None:
         """Remove a recorded key that the source does not have after all."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from typing_extensions import Buffer
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine
-from aiozarr.errors import NodeNotFoundError, StoreError, UnsupportedOperationError
+from aiozarr.errors import LimitError, MetadataError, NodeNotFoundError, StoreError, UnsupportedOperationError
 from aiozarr.grid.chunk_grid import resolve_grid
 from aiozarr.grid.key_encoding import resolve_key_encoding
 from aiozarr.hierarchy.internal import NodeAccess, NodeMetadata, read_documents
-from aiozarr.metadata.format_rules import key_prefix, rules_of
+from aiozarr.metadata.format_rules import document_write_order, key_prefix, rules_of
 from aiozarr.metadata.formats import PROBE_KEYS, consolidated_node, parse_node
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX, Entry
@@ -45,6 +46,22 @@ class NodeTree:
     def arrays(self) -> dict[str, ArrayMetadata]:
         """The arrays by path."""
         return {path: node for path, node in self.nodes.items() if isinstance(node, ArrayMetadata)}
+
+    def loaded_document(self, key: str) -> Buffer | None:
+        """Return a document if it was read by itself, and not as a copy in consolidated metadata."""
+        return self.documents.get(key)
+
+    def is_current(self, key: str, document: Buffer) -> bool:
+        """Return whether a document describes the objects of its node. If not, the node gets it."""
+        path, _, name = key.rpartition("/")
+        known, found = self.nodes.get(path), None
+        with suppress(MetadataError, LimitError):  # no reader decodes chunks by it
+            if document_write_order(name) == 1:
+                found = parse_node({**dict.fromkeys(PROBE_KEYS), name: document}, node=path)
+        if not isinstance(known, ArrayMetadata) or not isinstance(found, ArrayMetadata):
+            return True
+        self.nodes[path] = replace(found, attributes=known.attributes, dimension_names=known.dimension_names)
+        return self.nodes[path] == known
 
     async def entries(self) -> AsyncGenerator[Entry, None]:
         """Iterate over all objects that the metadata allow, including missing chunks. None has a size."""

@@ -6,24 +6,35 @@ Consolidated metadata above the destination are found without importing numpy.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnauthenticatedError
-from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY, ZMETADATA_KEY, document_write_order
+from aiozarr.metadata.format_rules import (
+    CONSOLIDATED_MEMBER,
+    GROUP_KEY,
+    V3_KEY,
+    ZMETADATA_KEY,
+    document_write_order,
+    relative_name,
+)
 from aiozarr.model import Value
 from aiozarr.schedule.events import Report
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
-from aiozarr.transfer.copy_rules import stores_above
+from aiozarr.transfer.copy_rules import is_node_document, stores_above
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from aiozarr.grid import ChunkKeyEncoding
 
+_CHUNK_KEY = re.compile(r"c(?:[/.][0-9]+)*|[0-9]+(?:[/.][0-9]+)*")
+"""Chunk keys of the encodings `default` and `v2` with either separator."""
 _INDEPENDENT_MEMBERS = frozenset({"shape", "attributes", "dimension_names", "fill_value", "consolidated_metadata"})
 """Members of array documents that may change while stored chunks keep their keys and their bytes."""
 
@@ -63,6 +74,48 @@ def compare_documents(stored: Buffer, copied: Buffer | None) -> DocumentChange:
     return DocumentChange(_chunk_members(old) != _chunk_members(new), was_array)
 
 
+def is_extended(key: str, earlier: bytes, later: bytes) -> bool:
+    """Return whether chunks of a node that has the document `later` are also right for its document `earlier`.
+
+    That is so after an append, or a change of attributes, and for documents without chunks.
+    """
+    if not is_node_document(key):
+        return True
+    try:
+        old, new = json.loads(earlier), json.loads(later)
+        same = _chunk_members(old) == _chunk_members(new) and old.get("fill_value") == new.get("fill_value")
+        shapes = list(zip(old.get("shape", ()), new.get("shape", ()), strict=True))
+        return same and all([before <= after for before, after in shapes])
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+async def edit_consolidated(
+    document: bytes, prefix: str, member_of: Callable[[str, Any], Awaitable[Any]]
+) -> bytes | None:
+    """Return a document with other members of its consolidated metadata; None if nothing changes.
+
+    Args:
+        document: the document of a group of format 3, or a `.zmetadata`.
+        prefix: the prefix of the group.
+        member_of: returns the new copy of the document of this key, from the present copy; None: it is removed.
+    """
+    try:
+        members = json.loads(document)
+        is_inline = CONSOLIDATED_MEMBER in members
+        holder = members[CONSOLIDATED_MEMBER] if is_inline else members
+        copies = holder["metadata"]
+        names = {key: f"{prefix}{key}/{V3_KEY}" if is_inline else f"{prefix}{key}" for key in copies}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None  # it has no consolidated metadata
+    found = [await member_of(name, copies[key]) for key, name in names.items()]
+    edited = {key: member for key, member in zip(names, found, strict=True) if member is not None}
+    if edited == copies:
+        return None
+    holder["metadata"] = edited
+    return json.dumps(members, ensure_ascii=False).encode(errors="surrogatepass")
+
+
 def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:
     return {name: member for name, member in document.items() if name not in _INDEPENDENT_MEMBERS}
 
@@ -81,25 +134,38 @@ class ReplacedNodes:
         self._source = source
         self._names: dict[str, list[str]] = {}
         self._encodings: dict[str, tuple[ChunkKeyEncoding, int] | None] = {}
+        self._former_arrays: set[str] = set()
 
     def add_document(self, key: str) -> None:
         """Record a document of the source."""
         path, _, name = key.rpartition("/")
         self._names.setdefault(path, []).append(name)
 
-    async def has(self, key: str) -> bool:
-        """Return whether an object of the destination belongs to a node of the source."""
+    def add_former_array(self, path: str) -> None:
+        """Record an array of the destination that the copy replaces."""
+        self._former_arrays.add(path)
+
+    async def has(self, key: str, *, of_any_layout: bool = False) -> bool:
+        """Return whether an object of the destination belongs to a node of the source.
+
+        Args:
+            key: its key.
+            of_any_layout: whether chunks belong to an array that have the keys of other chunk grids or separators.
+        """
         path = key.rpartition("/")[0]
         if document_write_order(key) is not None:
             return path in self._names
-        while path not in self._names:
+        while path not in self._names and path not in self._former_arrays:
             if not path:
                 return False
             path = path.rpartition("/")[0]
+        name = relative_name(key, path)
         if path not in self._encodings:
-            self._encodings[path] = await self._load(path)
+            self._encodings[path] = await self._load(path) if path in self._names else None
         found = self._encodings[path]
-        return found is not None and found[0].decode(key[len(path) + 1 :] if path else key, found[1]) is not None
+        if of_any_layout and (found is not None or path in self._former_arrays) and _CHUNK_KEY.fullmatch(name):
+            return True
+        return found is not None and found[0].decode(name, found[1]) is not None
 
     async def _load(self, path: str) -> tuple[ChunkKeyEncoding, int] | None:
         """Return the chunk keys of the array at a path and its number of dimensions; None: not a readable array."""

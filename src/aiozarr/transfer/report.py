@@ -26,7 +26,8 @@ class CopyReport:
         metadata_documents: number of metadata documents among them.
         failed: the keys that were not copied, each with its error. Includes metadata documents that were not written
             because something below their node was not copied.
-        changed: the keys of objects that were replaced in the source during the copy. Their later state was copied.
+        changed: the keys of objects that were replaced in the source during the copy. Of chunks the later state was
+            copied, of documents the one that describes the copied chunks.
         folder_markers: number of empty objects that only show a folder, and were not copied.
         skipped: number of objects that the destination had already, from an interrupted copy or by a mirror.
         deleted: number of objects that were removed from the destination because the source does not have them.
@@ -36,8 +37,8 @@ class CopyReport:
         dry_run: True if nothing was written; the other numbers are then those of a real copy.
         planned: the actions of a dry run: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
-        requests: requests to both stores, repetitions and calls of a local disk included. Each start of the listing
-            counts as one.
+        requests: requests over a network to both stores, with repetitions. Each start of a listing counts as one. Reads
+            and writes of local disks are not requests.
     """
 
     objects: int = 0
@@ -104,13 +105,14 @@ class CopyCounters:
         counts: the counts of `CopyReport`, by the names of its attributes.
         listed: number of objects of the listing.
         failed: the keys that were not copied, with their errors.
+        changed: the keys of objects that were replaced since they were listed.
     """
 
     def __init__(self, progress: Callable[[Progress], None] | None = None, *, is_dry_run: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         self.listed = 0
         self.failed: list[tuple[str, BaseException]] = []
-        self._changed: list[str] = []
+        self.changed: list[str] = []
         self._planned: list[tuple[str, str]] = []
         self._is_dry_run = is_dry_run
         self._progress = progress
@@ -129,7 +131,7 @@ class CopyCounters:
         if self._is_dry_run:
             self._planned.append(("copy", entry.key))
         if is_changed:
-            self._changed.append(entry.key)
+            self.changed.append(entry.key)
         self.add("objects", entry, size)
 
     def add_deleted(self, keys: Sequence[str]) -> None:
@@ -159,7 +161,7 @@ class CopyCounters:
         facts: dict[str, Any] = {**self.counts, **others}
         return CopyReport(
             failed=tuple(self.failed),
-            changed=tuple(self._changed),
+            changed=tuple(self.changed),
             planned=tuple(self._planned),
             dry_run=self._is_dry_run,
             **facts,

@@ -170,6 +170,13 @@ class SelectedStore(Store):
 
     # --- as a store --------------------------------------------------------------------------------------------------
 
+    def loaded_document(self, key: str) -> None:
+        """Return None: the documents of the part are made here."""
+
+    def is_current(self, key: str, document: Buffer) -> bool:
+        """Return True: the part is that of the nodes as they were loaded."""
+        return True
+
     async def entries(self) -> AsyncGenerator[Entry, None]:
         """Iterate over the objects of the part that may exist."""
         for path, array in self._arrays.items():

@@ -165,3 +165,33 @@ def test_a_damaged_archive_is_no_object_to_copy(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "not a zip archive" in result.stderr
     assert not (tmp_path / "copy.zarr").exists()
+
+
+def test_sync_compares_sizes_alone_on_request(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample, tmp_path / "copy.zarr")
+    chunk = tmp_path / "copy.zarr/lat/c/0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(bytes(len(good)))
+    [report] = records("sync", "--size-only", "--delete", sample, tmp_path / "copy.zarr")
+    assert (report["objects"], report["requests"]) == (0, 0)
+    [report] = records("sync", sample, tmp_path / "copy.zarr")
+    assert report["objects"] == 1
+    assert chunk.read_bytes() == good
+
+
+@pytest.mark.parametrize("quiet", [(), ("-q",)])
+def test_a_link_that_leads_nowhere_ends_copies_and_checks_by_an_error(
+    sample: Path, tmp_path: Path, quiet: tuple[str, ...]
+) -> None:
+    succeed("cp", sample, tmp_path / "copy.zarr")
+    before = files(tmp_path / "copy.zarr")
+    (sample / "lat/c/0").unlink()
+    (sample / "lat/c/0").symlink_to("nowhere")
+    for command in (("sync", "--delete"), ("cp", "--overwrite"), ("check",)):
+        result = invoke(*command, *quiet, sample, tmp_path / "copy.zarr")
+        assert result.exit_code == 1
+        assert "lat/c/0" in result.output
+        assert "the link cannot be followed" in result.output
+    result = invoke("sync", "--delete", "--on-error", "continue", *quiet, sample, tmp_path / "copy.zarr")
+    assert result.exit_code == 6
+    assert files(tmp_path / "copy.zarr") == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,11 @@ def test_rm_of_nothing_is_an_error(arguments: list[str], tmp_path: Path) -> None
 
 def test_rm_refuses_globs_for_one_object(sample: Path) -> None:
     assert invoke("rm", "--include", "*", sample / "zarr.json").exit_code == 2
+
+
+def test_rm_says_that_names_are_left_which_are_no_keys(sample: Path) -> None:
+    os.rename(sample / "lat", os.fsencode(sample) + b"/l\xe4t")
+    result = invoke("rm", "-r", sample)
+    assert result.exit_code == 1
+    assert r"not everything was removed: left are l\xe4t" in result.stderr
+    assert os.listdir(os.fsencode(sample)) == [b"l\xe4t"]

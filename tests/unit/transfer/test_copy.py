@@ -185,7 +185,8 @@ async def test_the_record_around_a_copy_counts_its_requests(monkeypatch: pytest.
     with aiozarr.record() as record:
         report = await aiozarr.copy(source, MemoryStore())
     # Both stores are listed once, and the header of the journal is stored and removed.
-    assert record.requests == report.requests == 2 + 2 * len(ODD) + 2
+    assert record.requests == 2 + 2 * len(ODD) + 2 + 2  # versions of documents are looked at again
+    assert report.requests == 0  # no network was used
     assert record.bytes_written > report.bytes
 
 

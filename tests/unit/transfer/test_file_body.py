@@ -199,7 +199,7 @@ async def test_each_read_and_each_upload_is_an_event(tmp_path: Path) -> None:
         report = await aiozarr.copy(
             fill(tmp_path, LARGE), "s3://bkt/x", destination_options=options(server), settings=settings
         )
-    assert report.requests == sum(event.attempts for event in events)
+    assert report.requests == sum(event.attempts for event in events if event.store.startswith("s3:"))
     for operation, field in (("fetch", "bytes_fetched"), ("set", "bytes_written")):
         found = {event.key: getattr(event, field) for event in events if event.operation == operation}
         assert {key: found[key] for key in LARGE} == {key: len(data) for key, data in LARGE.items()}

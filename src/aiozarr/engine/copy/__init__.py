@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         equal_bytes,
         has_content_tag,
         have_equal_bytes,
+        same_version,
     )
     from aiozarr.engine.copy.download import Download
     from aiozarr.engine.copy.object_copier import CopiedObject, ObjectCopier
@@ -22,7 +23,8 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".copy_route": "CopyPolicy CopyRoute Verify content_tag equal_bytes has_content_tag have_equal_bytes",
+            ".copy_route": "CopyPolicy CopyRoute Verify content_tag equal_bytes has_content_tag have_equal_bytes "
+            "same_version",
             ".download": "Download",
             ".object_copier": "CopiedObject ObjectCopier",
         },
@@ -39,4 +41,5 @@ __all__ = [
     "equal_bytes",
     "has_content_tag",
     "have_equal_bytes",
+    "same_version",
 ]

@@ -90,6 +90,7 @@ class ObjectCopier:
         facts: the facts by which `copy_route` chooses.
         scheduled_source, scheduled_destination: the stores with retries and budget.
         server_side: number of objects that the server copied itself.
+        prefetched: documents that were fetched before they are copied, by key.
         totals: the sums of requests that no event counts.
     """
 
@@ -108,7 +109,7 @@ class ObjectCopier:
         self.totals = self.report or Report()
         self._part_bytes = settings.max_request_bytes
         self._refusals_left = MAX_SERVER_REFUSALS
-        self._prefetched: dict[str, Value] = {}
+        self.prefetched: dict[str, Value] = {}
         self.scheduled_source = self.engine.scheduled(source, settings, self.report)
         self.scheduled_destination = self.engine.scheduled(destination, settings, self.report)
         self._memory = ByteSemaphore(settings.max_bytes_in_flight)
@@ -120,28 +121,36 @@ class ObjectCopier:
         """Return the route of an object."""
         return copy_route(self.facts, entry)
 
-    async def copy(self, entry: Entry, key: str | None = None) -> CopiedObject | None:
+    async def copy(
+        self, entry: Entry, key: str | None = None, *, value: Value | None = None, pinned: bool = False
+    ) -> CopiedObject | None:
         """Copy one object, and begin again while it changes.
 
         Args:
             entry: the object as it is listed.
             key: its key at the destination, if that differs.
+            value: the value to store, if it was fetched already.
+            pinned: copy the object only as it is listed.
 
         Returns: the object, or None if the entry is a folder marker or a chunk that may be missing.
 
         Raises:
-            ChangedError: the object is gone, or was replaced again and again while it was fetched.
+            ChangedError: the object is gone, or was replaced again and again while it was fetched; `pinned`: once.
             ShortReadError: the source returns another number of bytes than it lists.
             ChecksumError: the stored bytes differ from the fetched ones.
             PreconditionFailedError: something is stored under the key, and the policy keeps that.
             StoreError: a store failed.
         """
         key = entry.key if key is None else key
-        if self.route(entry) is CopyRoute.SERVER:
+        if value is not None:
+            self.prefetched[entry.key] = value
+        elif self.route(entry) is CopyRoute.SERVER:
             try:
                 return await self._copy_by_server(entry, key)
             except ChangedError:
-                pass  # it is copied as it is now
+                if pinned:
+                    raise
+                # It is copied as it is now.
             except UnsupportedOperationError:
                 self._refusals_left -= 1
                 if not self._refusals_left:
@@ -151,13 +160,13 @@ class ObjectCopier:
             if attempt:
                 await asyncio.sleep(REFETCH_SECONDS * 2**attempt)
             try:
-                match copy_route(facts, state.present):
+                match CopyRoute.WHOLE if pinned else copy_route(facts, state.present):
                     case CopyRoute.STREAMED:
                         copied = await self._stream(entry, key)
                     case CopyRoute.PARTS:
                         copied = await self._copy_parts(entry, state, key)
                     case _:
-                        copied = await self._copy_whole(entry, state, key)
+                        copied = await self._copy_whole(entry, state, key, pinned=pinned)
             except _ChangingError:
                 continue
             is_marker = entry.size == 0  # some clients list the marker `a/` of a folder as an empty object `a`
@@ -228,11 +237,15 @@ class ObjectCopier:
         self.scheduled_destination.report_file(key, written=present.size)
         return CopiedObject(present.size, changed=same_version(entry.version, present.version) is False)
 
-    async def _copy_whole(self, entry: Entry, state: _State, key: str) -> CopiedObject | None:
-        """Fetch an object and store it."""
+    async def _copy_whole(self, entry: Entry, state: _State, key: str, *, pinned: bool) -> CopiedObject | None:
+        """Fetch an object and store it.
+
+        Raises:
+            ChangedError: the object was replaced since it was listed, and `pinned` is true.
+        """
         max_bytes = self._part_bytes if state.present.size is None else state.present.size
         async with self._memory.hold(self._memory_bytes(max_bytes)):
-            fetched = self._prefetched.pop(entry.key, None)
+            fetched = self.prefetched.pop(entry.key, None)
             try:
                 fetched = fetched or await self._fetch(entry.key, max_bytes)
             except ChangedError as error:
@@ -248,6 +261,8 @@ class ObjectCopier:
             if changed is None:
                 state.seen_size = size_of(fetched)
                 raise _ChangingError
+            if changed and pinned:
+                raise ChangedError("the object was replaced", store=self.source.url, key=entry.key)
             await self._store(key, fetched.data)
             return CopiedObject(size_of(fetched), changed)
 
@@ -278,7 +293,7 @@ class ObjectCopier:
             with suppress(StoreError, LimitError):
                 fetched = await self._fetch(entry.key, size)
                 if fetched is not None:
-                    self._prefetched[entry.key] = fetched
+                    self.prefetched[entry.key] = fetched
 
         if not isinstance(self.source, BlockingStore):
             await for_each(fetch, entries)

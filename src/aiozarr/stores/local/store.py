@@ -399,7 +399,8 @@ def has_keys(store: LocalStore, prefix: str) -> bool:
     from aiozarr.stores.local import walk
 
     with store._translated("listing", prefix):
-        return any(walk.walk(store._base, store._directory(prefix), 1))
+        batches = walk.walk(store._base, store._directory(prefix), 1)
+        return any(not entry.fault for batch in batches for entry in batch)
 
 
 class LocalFile:

@@ -1,13 +1,15 @@
 """Lists and removes the keys below a local root in batches, without a whole tree in memory.
 
 A key is a regular file, or a link to one, whose path is valid UTF-8. Temporary files, directories, devices and other
-names are not keys. Listings follow links to directories, except for links back to a directory on the way to them.
+names are not keys. Listings follow links to directories, except for links back to a directory on the way to them. Links
+that cannot be followed, and names that are not UTF-8, are entries with a fault: copies must not take them for missing.
 An entry counts the segments of its key behind a link, so that erasing listed keys leaves these alone. Erasing a prefix
 removes a link and not its target.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -33,23 +35,27 @@ def walk(base: bytes, start: bytes, batch_entries: int = BATCH_ENTRIES) -> Itera
     `base` is the path of the root with a slash at its end, which is cut off each path.
 
     Raises:
-        OSError: a directory could not be read.
+        OSError: a directory could not be read, or `start` is a link that cannot be followed.
     """
     batch: list[Entry] = []
     pending: list[_Pending] = [(start, (), segments_behind_link(base, start))]
     while pending:
         directory, trail, behind = pending.pop()
         for found in _scandir(directory):
-            if _name(found) is None:
+            if found.name.startswith(TEMPORARY):
                 continue
-            if _is_directory(found):
+            if _name(found) is not None and _is_directory(found):
                 below = _follow(found, directory, trail, behind)
                 if below is not None:
                     pending.append(below)
-                continue
+                    continue
             entry = _entry(base, found, behind)
             if entry is None:
-                continue
+                fault = _fault_of(found)
+                if not fault:
+                    continue
+                key = found.path[len(base) :].decode(errors="backslashreplace")
+                entry = Entry(key, None, None, behind, fault)
             batch.append(entry)
             if len(batch) == batch_entries:
                 yield batch
@@ -70,17 +76,20 @@ def segments_behind_link(base: bytes, directory: bytes) -> int:
 
 
 def list_one(directory: bytes) -> tuple[list[str], list[str]]:
-    """Return the names of the keys, and those of the directories, directly in `directory`, sorted."""
+    """Return the names of the keys, and those of the directories, directly in `directory`, sorted.
+
+    A link that cannot be followed counts as a directory: looking into it shows the error.
+    """
     keys: list[str] = []
     directories: list[str] = []
     for found in _scandir(directory):
         name = _name(found)
         if name is None:
             continue
-        if _is_directory(found):
-            directories.append(name)
-        elif _is_file(found):
+        if _is_file(found):
             keys.append(name)
+        elif _is_directory(found) or _fault_of(found):
+            directories.append(name)
     return sorted(keys), sorted(directories)
 
 
@@ -168,7 +177,7 @@ def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
         with os.scandir(directory) as entries:
             yield from entries
     except OSError as error:
-        if error.errno not in MISSING:
+        if error.errno not in MISSING or (error.errno == errno.ENOENT and os.path.islink(directory)):
             raise
 
 
@@ -206,6 +215,20 @@ def _is_file(found: os.DirEntry[bytes]) -> bool:
         return found.is_file()
     except OSError:
         return False
+
+
+def _fault_of(found: os.DirEntry[bytes]) -> str:
+    """Return why neither a file nor a directory can be listed; empty for pipes and devices, and if it is gone."""
+    if _name(found) is None:
+        return "the name is not UTF-8, so it is not a key"
+    try:
+        os.stat(found.path)
+    except OSError as error:
+        if not os.path.lexists(found.path):
+            return ""
+        name = errno.errorcode.get(error.errno or 0, "unknown error")
+        return f"the link cannot be followed: {os.strerror(error.errno or 0)} [{name}]"
+    return "the link leads back to a directory above it" if _is_directory(found) else ""
 
 
 def _entry(base: bytes, found: os.DirEntry[bytes], behind: int) -> Entry | None:

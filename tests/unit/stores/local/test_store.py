@@ -302,7 +302,13 @@ async def test_links_that_lead_back_end_a_listing(store: LocalStore, root: Path)
     (root / "loop").symlink_to("loop")
     (root / "dangling").symlink_to("nowhere")
     assert sorted(await store.list()) == ["a/to-b/y", "a/x", "b/to-a/x", "b/y"]
-    assert await store.list_dir("") == ([], ["a/", "b/"])
+    # Whoever looks into them is told that they lead nowhere.
+    assert await store.list_dir("") == ([], ["a/", "b/", "dangling/", "loop/"])
+    faults = {entry.key: entry.fault for entry in [each async for each in store.scan()] if entry.fault}
+    assert set(faults) == {"a/self", "a/to-b/to-a", "b/to-a/self", "b/to-a/to-b", "dangling", "loop"}
+    assert "[ENOENT]" in faults["dangling"]
+    assert "[ELOOP]" in faults["loop"]
+    assert "leads back" in faults["a/self"]
     await store.set("loop", b"3", precondition=IfAbsent())
     await store.set("dangling", b"4", precondition=IfAbsent())
     assert await store.list_dir("") == (["dangling", "loop"], ["a/", "b/"])
