@@ -12,8 +12,7 @@ from obstore.store import LocalStore as ObstoreLocal
 from obstore.store import MemoryStore as ObstoreMemory
 from obstore.store import S3Store
 
-from aiozarr.integrations.obspec import as_obspec
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import Store
 from aiozarr.stores.obspec_store import from_obspec
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
@@ -82,15 +81,3 @@ class TestObstoreS3(StoreConformance):
 
     async def make_store(self) -> Store:
         return await probed(from_obspec(obstore_s3(self.server), native=False))
-
-
-class TestThePairOfBothAdapters(StoreConformance):
-    """What `as_obspec` makes of a store, and `from_obspec` of that, is as good as the store."""
-
-    store_name = "ObspecStore over as_obspec"
-    many_keys: ClassVar[int] = 150
-    big_bytes: ClassVar[int] = 3 << 20
-    pickles: ClassVar[bool] = False
-
-    async def make_store(self) -> Store:
-        return await probed(from_obspec(as_obspec(MemoryStore())))
