@@ -68,12 +68,19 @@ class ChangingStore(WrapperStore):
         return Value(value.data, None, value.size)
 
     async def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
+        number, last = 0, ""
+        while page := await self._page(prefix, last):
+            for entry in page:
+                if number == self._entries:
+                    await self._turn()
+                number, last = number + 1, entry.key
+                yield entry if self._versions else Entry(entry.key, entry.size)
+
+    async def _page(self, prefix: str, last: str) -> list[Entry]:
+        """Return the objects behind a key as they are now, as a server lists them."""
         async with entries_of(self.store, prefix) as entries:
             listed = sorted([entry async for entry in entries], key=lambda entry: entry.key)
-        for number, entry in enumerate(listed):
-            if number == self._entries:
-                await self._turn()
-            yield entry if self._versions else Entry(entry.key, entry.size)
+        return [entry for entry in listed if entry.key > last][: document_changes.PAGE_ENTRIES]
 
 
 def rows(start: int, stop: int, dtype: str = "f8") -> Any:
