@@ -64,7 +64,7 @@ def test_the_server_is_the_one_given_or_the_emulator_or_google(
     given: str | None, environ: dict[str, str], origin: str, google: bool
 ) -> None:
     place = find_endpoint("b", GcsOptions(endpoint_url=given), environ)
-    assert (place.web.origin, place.google) == (origin, google)
+    assert (place.web.origin, bool(place.universe)) == (origin, google)
 
 
 @pytest.mark.parametrize("url", ["http://u:p@h", "http://h?x=1", "ftp://h", "h"])
