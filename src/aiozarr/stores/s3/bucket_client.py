@@ -41,13 +41,14 @@ from aiozarr.stores.http.object_client import (
     request_id,
 )
 from aiozarr.stores.s3.address import (
-    NOTHING_CONFIGURED,
     UPLOAD_OPTIONS,
     S3Endpoint,
     S3Options,
     Source,
     find_endpoint,
+    find_profile,
     find_region,
+    find_setting,
     find_source,
     parse_url,
     s3_options,
@@ -119,7 +120,8 @@ class S3BucketClient(BucketClient):
         self._bucket = bucket
         self._options = options
         self._origin: Source = find_source(options, os.environ, has_files())
-        self._configured = read_configured(options.profile) if self._origin == "profile" else NOTHING_CONFIGURED
+        # Wherever the credentials come from, because they are for the server that the files name.
+        self._configured = read_configured(find_profile(options, os.environ))
         endpoint = self._find_endpoint(None)
         self._secure = endpoint.web.secure
         self._region_known = (
@@ -127,7 +129,7 @@ class S3BucketClient(BucketClient):
         )
         self._region_searches: SingleFlight[None] = SingleFlight()
         self.tokens = make_source(options, self._origin, os.environ, endpoint.region)
-        self._region_client = S3RegionClient(endpoint, options)
+        self._region_client = S3RegionClient(endpoint, options, self._configured)
         self.sender = self._region_client.sender
         self._payer = bool(options.requester_pays)
         self._old_clients: list[S3RegionClient] = []
@@ -152,7 +154,7 @@ class S3BucketClient(BucketClient):
             return fingerprint({"key": options.key or "", "secret": options.secret or "", "token": options.token or ""})
         if source == "environment":
             return fingerprint({"environment": os.environ.get("AWS_ACCESS_KEY_ID", "")})
-        return f"{source}:{options.profile or os.environ.get('AWS_PROFILE', '')}" if source == "profile" else source
+        return f"{source}:{find_profile(options, os.environ) or ''}" if source == "profile" else source
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
 
@@ -409,7 +411,7 @@ class S3BucketClient(BucketClient):
         if not region or region == client.endpoint.region:
             return False
         self._old_clients.append(client)
-        self._region_client = S3RegionClient(self._find_endpoint(region), self._options)
+        self._region_client = S3RegionClient(self._find_endpoint(region), self._options, self._configured)
         self.sender = self._region_client.sender
         return True
 
@@ -426,8 +428,7 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
         ImportError: a package for the algorithm is missing; the message names it.
         ValueError: the algorithm is not known.
     """
-    given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
-    given |= {name: str(value) for name in UPLOAD_OPTIONS if (value := getattr(options, name)) is not None}
+    given = {name: text for name in UPLOAD_OPTIONS if (text := find_setting(name, options, environ, {})) is not None}
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(

@@ -21,7 +21,7 @@ from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies, custom_ssl_context
 from aiozarr.stores.http.object_client import ServerClock
-from aiozarr.stores.s3.address import S3Endpoint, S3Options
+from aiozarr.stores.s3.address import NOTHING_CONFIGURED, Configured, S3Endpoint, S3Options, find_setting
 from aiozarr.stores.s3.messages import region_in
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -173,13 +173,13 @@ class S3RegionClient:
         clock: the time of signatures.
     """
 
-    def __init__(self, endpoint: S3Endpoint, options: S3Options) -> None:
+    def __init__(self, endpoint: S3Endpoint, options: S3Options, configured: Configured = NOTHING_CONFIGURED) -> None:
         self.endpoint = endpoint
         web = endpoint.web
         self.path = web.path
         self.template = RequestTemplate(web.authority, {})
         self.unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
-        context = ssl_context_of(options) if web.secure else None
+        context = ssl_context_of(options, configured) if web.secure else None
         self.sender = EndpointClient(web, options, ssl_context=context, proxies=Proxies(options.proxy))
         self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
@@ -193,7 +193,7 @@ class S3RegionClient:
         return signer
 
 
-def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
+def ssl_context_of(options: S3Options, configured: Configured = NOTHING_CONFIGURED) -> ssl.SSLContext | None:
     """Return the TLS context, or None for the default one.
 
     Raises:
@@ -202,14 +202,14 @@ def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
     trusted = options.root_certificate  # in addition to those of the system
     path = options.verify
     if path is None and trusted is None:
-        path = os.environ.get("AWS_CA_BUNDLE") or None
-    if isinstance(path, str):
+        path = find_setting("ca_bundle", options, os.environ, configured) or os.environ.get("REQUESTS_CA_BUNDLE")
+    if path and isinstance(path, str):
         try:
-            with open(path, encoding="ascii") as file:
+            with open(path, encoding="ascii", errors="ignore") as file:  # their names in comments are of any language
                 trusted = file.read() + (trusted or "")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ValueError(f"the certificates in {path!r} cannot be read") from error
-    return custom_ssl_context(trusted, allow_invalid=options.verify is False)
+    return custom_ssl_context(trusted, allow_invalid=path is False)
 
 
 async def fetch_region(client: S3RegionClient) -> str | None:
