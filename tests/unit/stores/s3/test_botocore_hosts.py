@@ -223,8 +223,9 @@ async def test_hosts_regions_and_certificates_are_those_of_boto3(
                 continue  # there is no such host; aiozarr uses the region of the access point
             except EndpointResolutionError as error:
                 assert "does not support FIPS" in str(error), what  # noqa: PT017
-                with pytest.raises(ValueError, match="FIPS"):
-                    await of_aiozarr(bucket, given, trusted)
+                if not bucket.startswith("arn:"):
+                    with pytest.raises(ValueError, match="FIPS"):
+                        await of_aiozarr(bucket, given, trusted)
                 continue
             try:
                 ours = await of_aiozarr(bucket, given, trusted)
