@@ -107,7 +107,7 @@ def make_source(options: GcsOptions, source: Source, universe: str) -> TokenSour
 
 def find_universe(options: GcsOptions, source: Source) -> str:
     """Return the universe domain in the document or the file of the credentials; Google's own if they name none."""
-    path = options.token
+    path: Any = options.token
     if source == "default":
         folder = os.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")
         path = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or f"{folder}/application_default_credentials.json"

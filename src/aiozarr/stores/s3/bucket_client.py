@@ -208,8 +208,9 @@ class S3BucketClient(BucketClient):
                 headers = client.signer(token).signed_headers(method, path, query, headers)
             target = f"{path}?{query}" if query else path
         else:  # a signed URL has them as parameters, whose names are the last of all
-            query += "".join([f"&{name}={value}" for name, value in more.items()])
-            target = client.signer(token).target(method, path, query.removeprefix("&"), headers)
+            if more:
+                query = "&".join([*([query] if query else []), *map("=".join, more.items())])
+            target = client.signer(token).target(method, path, query, headers)
         return Request(client.sender, method, key, target, template, expectation, token, headers=headers, body=body)
 
     async def _call(
