@@ -32,6 +32,7 @@ class GcsOptions:
         project: the project that pays, if the requester pays.
         requester_pays: name that project in every request; a str is the project itself.
         endpoint_url: a server instead of https://storage.googleapis.com.
+        universe_domain: the domain of another cloud of Google's, whose server is `storage.` before it.
         max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
     """
 
@@ -42,6 +43,7 @@ class GcsOptions:
     project: str | None = option(fsspec=("project",))
     requester_pays: bool | str | None = option("any", fsspec=("requester_pays",))
     endpoint_url: str | None = option(fsspec=("endpoint_url",), obstore=("base_url", "endpoint"))
+    universe_domain: str | None = option(ours_only=True)
     max_connections: int | None = option("count", ours_only=True)
     idle_timeout: float | None = option("seconds", fsspec=("timeout",), obstore=("read_timeout",))
     connect_timeout: float | None = option("seconds", ours_only=True)
@@ -150,7 +152,8 @@ def _check_token(token: Any) -> None:
         raise ValueError("the storage option 'token' is empty, or holds control characters")
 
 
-GOOGLE = "https://storage.googleapis.com"
+GOOGLE = "googleapis.com"
+"""The universe domain of Google's public cloud."""
 
 Source = Literal["anonymous", "token", "file", "document", "credentials", "metadata", "default"]
 """The source of credentials: none, an access token, a file, a document, an object of google-auth, the metadata service
@@ -164,12 +167,13 @@ class GcsEndpoint:
     Attributes:
         bucket: the bucket's name.
         web: the server.
-        google: True for Google itself, False for another server that speaks its protocol, such as an emulator.
+        universe: the domain of the cloud of Google's that has this server, and whose credentials it accepts; `""` for
+            another server that speaks its protocol, such as an emulator.
     """
 
     bucket: str
     web: WebAddress
-    google: bool
+    universe: str
 
     def object_path(self, key: str) -> str:
         """Return the path of an object in the XML API."""
@@ -212,14 +216,21 @@ def parse_url(url: str) -> tuple[str, str]:
     return bucket, f"{check_key(root)}/" if root else ""
 
 
-def find_endpoint(bucket: str, options: GcsOptions, environ: Mapping[str, str]) -> GcsEndpoint:
+def find_endpoint(bucket: str, options: GcsOptions, environ: Mapping[str, str], universe: str = GOOGLE) -> GcsEndpoint:
     """Return the endpoint of `bucket`.
+
+    Args:
+        bucket: the bucket's name.
+        options: the given options.
+        environ: the environment.
+        universe: the universe domain of the credentials.
 
     Raises:
         ValueError: the endpoint is not the URL of a server.
     """
-    web = WebAddress.of_endpoint(find_endpoint_url(options, environ) or GOOGLE)
-    return GcsEndpoint(bucket, web, web.host == "googleapis.com" or web.host.endswith(".googleapis.com"))
+    universe = (options.universe_domain or environ.get("GOOGLE_CLOUD_UNIVERSE_DOMAIN") or universe).lower()
+    web = WebAddress.of_endpoint(find_endpoint_url(options, environ) or f"https://storage.{universe}")
+    return GcsEndpoint(bucket, web, next((u for u in (universe, GOOGLE) if f".{web.host}".endswith(f".{u}")), ""))
 
 
 def find_endpoint_url(options: GcsOptions, environ: Mapping[str, str]) -> str | None:

@@ -26,7 +26,7 @@ from aiozarr.stores.gcs.address import (
     parse_url,
     sends_credentials_openly,
 )
-from aiozarr.stores.gcs.credentials import account_name, make_source
+from aiozarr.stores.gcs.credentials import account_name, find_universe, make_source
 from aiozarr.stores.gcs.upload import gcs_error, parse_page, stored_checksum, upload
 from aiozarr.stores.http.object_client import is_missing_key
 
@@ -49,18 +49,19 @@ class GcsBucketClient(BucketClient):
 
     def __init__(self, bucket: str, options: GcsOptions) -> None:
         self._bucket = bucket
-        endpoint = find_endpoint(bucket, options, os.environ)
-        source = find_source(options, os.environ, google=endpoint.google)
+        source = find_source(options, os.environ, google=True)
+        endpoint = find_endpoint(bucket, options, os.environ, find_universe(options, source))
+        source = find_source(options, os.environ, google=bool(endpoint.universe))
         self._endpoint = endpoint
         account = account_name(options, source)
         self.url = f"gs://{bucket}"
         self.origin = (endpoint.web.origin, account)
         self.identity = ("gs", endpoint.web.shown, bucket, account)
-        self.tokens = make_source(options, source)
+        self.tokens = make_source(options, source, endpoint.universe)
         self.sender = EndpointClient(endpoint.web, options)
         self._payer = options.payer
         self._templates: dict[bool, tuple[str, RequestTemplate]] = {}
-        self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.google else None)
+        self.supports = replace(BUCKET_SUPPORTS, conditional_writes=True if endpoint.universe else None)
         if sends_credentials_openly(endpoint, source):
             warnings.warn(f"tokens are sent to {endpoint.web.origin} without TLS", stacklevel=5)
 

@@ -12,7 +12,7 @@ from typing import Any
 from aiozarr.errors import StoreError, UnauthenticatedError
 from aiozarr.http1.url import fingerprint
 from aiozarr.stores.bucket.token_source import TokenSource
-from aiozarr.stores.gcs.address import GcsOptions, Source
+from aiozarr.stores.gcs.address import GOOGLE, GcsOptions, Source
 
 REQUEST_SECONDS = 20
 """The time limit of a request for a token."""
@@ -32,8 +32,16 @@ def _unusable(error: Exception) -> UnauthenticatedError:
 class GcsTokenSource(TokenSource[str]):
     """The tokens of one set of Google's credentials."""
 
-    def __init__(self, options: GcsOptions, source: Source) -> None:
+    def __init__(self, options: GcsOptions, source: Source, universe: str = "") -> None:
+        """Describe the credentials.
+
+        Args:
+            options: the given options.
+            source: where they come from.
+            universe: the universe domain that they must be of; `""`: of any.
+        """
         super().__init__()
+        self._universe = universe
         self._options = options
         self._source: Source = source
         self._credentials: Any = None
@@ -49,7 +57,7 @@ class GcsTokenSource(TokenSource[str]):
                 # The default timeout of google-auth is two minutes.
                 request = partial(Request(session), timeout=REQUEST_SECONDS)
                 if self._credentials is None:
-                    self._credentials = self._load(request)
+                    self._credentials = _check_universe(self._load(request), self._universe)
                 # The token was refused, or expires soon. google-auth may already have another one.
                 if not self._credentials.valid or self._credentials.token == self._token:
                     self._credentials.refresh(request)
@@ -90,11 +98,41 @@ class GcsTokenSource(TokenSource[str]):
                 return import_module("google.auth").default(scopes=scopes, request=request)[0]
 
 
-def make_source(options: GcsOptions, source: Source) -> TokenSource[str]:
-    """Return the tokens of `source`; `""` stands for none."""
+def make_source(options: GcsOptions, source: Source, universe: str) -> TokenSource[str]:
+    """Return the tokens of `source`, for a server of `universe`; `""` stands for none."""
     if source in ("anonymous", "token"):
         return TokenSource("" if source == "anonymous" else options.token)
-    return GcsTokenSource(options, source)
+    return GcsTokenSource(options, source, universe)
+
+
+def find_universe(options: GcsOptions, source: Source) -> str:
+    """Return the universe domain in the document or the file of the credentials; Google's own if they name none."""
+    path: Any = options.token
+    if source == "default":
+        folder = os.environ.get("CLOUDSDK_CONFIG", "~/.config/gcloud")
+        path = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or f"{folder}/application_default_credentials.json"
+    elif source not in ("document", "file"):
+        return GOOGLE
+    try:
+        document = path if source == "document" else _read_json(os.path.expanduser(path))
+        return str(document.get("universe_domain") or GOOGLE)
+    except (OSError, ValueError):
+        return GOOGLE  # the request for the first token fails, with the reason
+
+
+def _check_universe(credentials: Any, universe: str) -> Any:
+    """Return `credentials` if they are of this universe domain; `""`: of any. No other server receives their tokens.
+
+    Raises:
+        UnauthenticatedError: they are of another one.
+    """
+    found = getattr(credentials, "universe_domain", GOOGLE)
+    if universe in ("", found):
+        return credentials
+    raise UnauthenticatedError(
+        f"the Google credentials are for the universe domain {found!r}, and the server is of {universe!r}: give the "
+        f"option universe_domain={found!r}"
+    )
 
 
 def check_package() -> None:

@@ -127,7 +127,7 @@ MAX_PAUSE = 10.0
 
 _STORED_RANGE = re.compile(rb"bytes=0-(\d{1,19})")
 _LOCATION = re.compile(r"(https?://[^/\s]+)(/\S*)")
-_GOOGLE = re.compile(r"https://[a-z0-9.-]+\.googleapis\.com")
+_HTTPS_ORIGIN = re.compile(r"https://[a-z0-9.-]+")
 
 
 async def upload(
@@ -218,7 +218,9 @@ def session_target(location: str, endpoint: GcsEndpoint) -> str:
         StoreError: the location is on another server.
     """
     found = _LOCATION.fullmatch(location)
-    if found is None or (endpoint.google and found[1] != endpoint.web.origin and not _GOOGLE.fullmatch(found[1])):
+    origin = "" if found is None else found[1]
+    is_of_google = _HTTPS_ORIGIN.fullmatch(origin) is not None and origin.endswith(f".{endpoint.universe}")
+    if found is None or (endpoint.universe and origin != endpoint.web.origin and not is_of_google):
         raise StoreError("the server opened no upload session of its own")
     return found[2]
 

@@ -38,8 +38,12 @@ class S3Options:
         endpoint_url: a server other than AWS, with `http://` or `https://`. Buckets are then part of the path.
         region: the bucket's region; if none is named, AWS is asked for it.
         requester_pays: the reader pays for requests and transfer.
-        virtual_hosted: the bucket is a part of the host's name, not of the path. None means True for AWS only.
+        virtual_hosted: the bucket is a part of the host's name, not of the path. None means as the AWS configuration
+            says, else True for AWS only, and only if the bucket's name can be a part of a host's name.
+        use_fips_endpoint, use_dualstack_endpoint: use the FIPS or dual-stack hosts of AWS.
         bulk_delete: remove a thousand keys in one request, which some servers do not support. None means True.
+        request_checksum_calculation: `when_required`: send a checksum only if `checksum_algorithm` names one.
+        response_checksum_validation: `when_required`: do not request the checksums of objects.
         verify: `False`, or a file of certificates to trust.
         root_certificate: further certificates to trust, as PEM.
         proxy: the URL of a proxy for all requests.
@@ -76,6 +80,12 @@ class S3Options:
         obstore=("virtual_hosted_style_request",),
         spelled={True: "virtual", False: "path", None: "auto"},
     )
+    use_fips_endpoint: bool | None = option("flag", fsspec=("config_kwargs.use_fips_endpoint",))
+    use_dualstack_endpoint: bool | None = option(
+        "flag", fsspec=("config_kwargs.use_dualstack_endpoint", "config_kwargs.s3.use_dualstack_endpoint")
+    )
+    request_checksum_calculation: str | None = option(fsspec=("config_kwargs.request_checksum_calculation",))
+    response_checksum_validation: str | None = option(fsspec=("config_kwargs.response_checksum_validation",))
     bulk_delete: bool | None = None
     verify: bool | str | None = option("any", fsspec=("client_kwargs.verify",))
     root_certificate: str | None = option("any", ours_only=True)
@@ -115,8 +125,7 @@ S3_TABLE = OptionTable(
     prefixes=("aws_",),
     nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs", "config", "client_options"),
     without_effect=(
-        "cache_regions client_kwargs.retries config_kwargs.request_checksum_calculation "
-        "config_kwargs.response_checksum_validation config_kwargs.retries config_kwargs.tcp_keepalive "
+        "cache_regions client_kwargs.retries config_kwargs.retries config_kwargs.tcp_keepalive "
         "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency timeout "
         "unsigned_payload use_ssl"
     ),
@@ -200,15 +209,11 @@ Source = Literal["anonymous", "given", "environment", "profile", "chain"]
 """The source of credentials: none, options, environment, a profile, or the search of the client library."""
 
 
-@dataclass(frozen=True, slots=True)
-class S3Configuration:
-    """The options of S3 in the configuration files of the AWS tools, for one profile."""
+Configured = Mapping[str, str]
+"""The values of one profile in the configuration files of the AWS tools. `s3.addressing_style` is a value of the
+section `s3`, and `endpoint_url` is the endpoint of S3."""
 
-    region: str | None = None
-    endpoint_url: str | None = None
-
-
-NOTHING_CONFIGURED = S3Configuration()
+NOTHING_CONFIGURED: Configured = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +266,8 @@ def parse_url(url: str) -> tuple[str, str]:
             raise ValueError("credentials do not belong into the URL of a bucket: give the options 'key' and 'secret'")
         if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
             raise ValueError(f"not a bucket's name: {bucket!r}")
-        if bucket.endswith("--x-s3"):
-            raise ValueError("directory buckets (S3 Express One Zone) are not supported")
+        if bucket.endswith(("--x-s3", "--xa-s3", "--op-s3")):
+            raise ValueError("directory buckets (S3 Express One Zone) and Outposts are not supported")
     root = root.removesuffix("/")
     return bucket, f"{check_key(root)}/" if root else ""
 
@@ -285,7 +290,7 @@ def find_endpoint(
     options: S3Options,
     environ: Mapping[str, str],
     region: str | None = None,
-    configured: S3Configuration = NOTHING_CONFIGURED,
+    configured: Configured = NOTHING_CONFIGURED,
 ) -> S3Endpoint:
     """Return the endpoint of `bucket`.
 
@@ -294,87 +299,135 @@ def find_endpoint(
         options: the given options.
         environ: the environment.
         region: the region in a response of the server, which overrides all others.
-        configured: the options of the configuration files of the AWS tools.
+        configured: the values of the configuration files of the AWS tools.
+
+    Raises:
+        ValueError: the endpoint or the region is not valid, or the bucket cannot be where an option puts it.
     """
     endpoint = find_endpoint_url(options, environ, configured)
     if endpoint is not None and "://" not in endpoint:
         raise ValueError("an endpoint's URL begins with http:// or https://")
     server = None if endpoint is None else WebAddress.of_endpoint(endpoint)
-    of_aws = None if server is None else _AWS_HOST.fullmatch(server.host)
-    named = region or find_region(options, environ, configured)
+    # An endpoint of AWS without a path is the default one.
+    of_aws = None if server is None or server.path else _AWS_HOST.fullmatch(server.host)
+    is_default = server is None or of_aws is not None
     arn = _ARN.match(bucket)
-    if arn is not None:
-        return _access_point(bucket, arn)
-    if server is None or (of_aws is not None and not server.path):
-        # An endpoint of AWS without a path is the default one.
-        named = named or (of_aws and of_aws[1]) or "us-east-1"
-        if not _REGION.fullmatch(named):  # it becomes a part of the host
-            raise ValueError(f"not a region of AWS: {named!r}")
-        virtual = "." not in bucket if options.virtual_hosted is None else options.virtual_hosted
-        if virtual:
-            _check_hosted(bucket, "amazonaws.com")
-        scheme = "https" if server is None else server.scheme
-        host = f"s3.{named}.{_suffix(named)}"
-        base = f"{scheme}://{bucket}.{host}" if virtual else f"{scheme}://{host}/{bucket}"
-        return S3Endpoint(bucket, base, named, True, virtual)
-    virtual = bool(options.virtual_hosted)
+    named = arn[3] if arn is not None else region or find_region(options, environ, configured)
+    named = named or (of_aws and of_aws[1]) or "us-east-1"
+    if is_default:
+        is_fips = is_true(find_setting("use_fips_endpoint", options, environ, configured))
+        is_dual = is_true(find_setting("use_dualstack_endpoint", options, environ, configured)) or (
+            options.use_dualstack_endpoint is None and is_true(configured.get("s3.use_dualstack_endpoint"))
+        )
+        host = _aws_host("s3" if arn is None else "s3-accesspoint", named, fips=is_fips, dual=is_dual)
+        server = WebAddress.parse(f"{'https' if server is None else server.scheme}://{host}")
+    assert server is not None
+    name = bucket if arn is None else f"{arn[6]}-{arn[4]}"
+    style, given = configured.get("s3.addressing_style"), True if arn else options.virtual_hosted
+    wanted = style == "virtual" or (is_default and style != "path") if given is None else given
+    virtual = wanted and _is_virtual_hosted(name, server, required=bool(given))
     if virtual:
-        _check_hosted(bucket, server.host)
-        base = f"{server.scheme}://{bucket}.{server.authority}{server.path}"
+        base = f"{server.scheme}://{name}.{server.authority}{server.path}"
     else:
         base = f"{server.shown}/{quote_key(bucket)}"
-    trusted = server.host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-    return S3Endpoint(bucket, base, named or "us-east-1", trusted, virtual, fixed=True)
+    trusted = server.host.endswith(tuple(f".{suffix}" for suffix in _SUFFIXES))
+    return S3Endpoint(bucket, base, named, trusted, virtual, fixed=arn is not None or not is_default)
 
 
-def _check_hosted(bucket: str, host: str) -> None:
-    """Check that the bucket's name before the host is a valid host name; otherwise the client library panics.
+def _is_virtual_hosted(name: str, server: WebAddress, *, required: bool) -> bool:
+    """Return whether a bucket or access point can be a part of the host's name; otherwise it is a part of the path.
 
-    A host name that ends with a number would be parsed as an IPv4 address.
+    In a host's name upper and lower case are the same, so that `MyData` would be another bucket, and only letters,
+    digits and hyphens are valid ("Bucket naming rules" and "Virtual hosting" in the S3 documentation). A host that ends
+    with a number is an IPv4 address. Usually no certificate is valid for a name with dots.
+
+    Args:
+        name: the bucket's name, or that of an access point with its account.
+        server: the server.
+        required: whether an option requires it.
+
+    Raises:
+        ValueError: it is required and not possible.
     """
-    if ":" in host or _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
+    is_address = ":" in server.host or _NUMBER.fullmatch(server.host.rstrip(".").rpartition(".")[2]) is not None
+    if not is_address and _HOSTED.fullmatch(name) and (required or "." not in name or not server.secure):
+        return True
+    if required and is_address:
         raise ValueError(
             "a bucket cannot be put into the host's name (the option 'virtual_hosted') where that is an IP address: "
             "give the server's name, or leave the option out"
         )
-    if any(label.startswith("xn--") for label in bucket.lower().split(".")):
-        raise ValueError(f"the bucket's name {bucket!r} cannot be a part of the host's: give virtual_hosted=False")
+    if required:
+        raise ValueError(f"the bucket's name {name!r} cannot be a part of the host's: give virtual_hosted=False")
+    return False
 
 
+_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOSTED = re.compile(rf"(?=.{{3}})(?!\d+(?:\.\d+){{3}}\Z){_LABEL}(?:\.{_LABEL})*")
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.IGNORECASE)
+
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
-_AWS_HOST = re.compile(r"s3(?:[.-]([a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?")
+_PARTITIONS = {"": "amazonaws.com", "cn-": "amazonaws.com.cn", "eusc-": "amazonaws.eu", "us-iso-": "c2s.ic.gov"}
+_PARTITIONS |= {"us-isob-": "sc2s.sgov.gov", "eu-isoe-": "cloud.adc-e.uk", "us-isof-": "csp.hci.ic.gov"}
+"""The domains of AWS by the beginning of its regions: one of each partition, as botocore's `partitions.json` has it."""
+
+_SUFFIXES = tuple(_PARTITIONS.values())
+_REGION_IN_HOST = rf"([a-z]{{2,4}}(?:-[a-z]+)+-\d+)\.(?:{'|'.join(map(re.escape, reversed(_SUFFIXES)))})"
+_AWS_HOST = re.compile(rf"s3(?:[.-]{_REGION_IN_HOST}|\.(?:{'|'.join(map(re.escape, _SUFFIXES))}))")
+REGIONAL_HOST = re.compile(rf"(?:^|[./])s3(?:-fips)?(?:\.dualstack)?[.-]{_REGION_IN_HOST}")
+"""Matches the host of AWS in a URL, and its region."""
 
 
-def _suffix(region: str) -> str:
-    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+def _aws_host(service: str, region: str, *, fips: bool, dual: bool) -> str:
+    """Return the host of AWS for a service in a region, with FIPS and dual stack ("Amazon S3 endpoints and quotas").
+
+    Raises:
+        ValueError: it is not a region, or has no such host.
+    """
+    if not _REGION.fullmatch(region):  # it becomes a part of the host
+        raise ValueError(f"not a region of AWS: {region!r}")
+    if fips and region.startswith("cn-"):
+        raise ValueError(f"AWS has no FIPS endpoints in the region {region!r}: set 'use_fips_endpoint' to False")
+    suffix = next(suffix for start, suffix in reversed(_PARTITIONS.items()) if region.startswith(start))
+    return f"{service}{'-fips' if fips else ''}.{'dualstack.' if dual else ''}{region}.{suffix}"
 
 
-def _access_point(bucket: str, arn: re.Match[str]) -> S3Endpoint:
-    region = arn[3]
-    base = f"https://{arn[6]}-{arn[4]}.s3-accesspoint.{region}.{_suffix(region)}"
-    return S3Endpoint(bucket, base, region, True, True, fixed=True)
+def find_setting(name: str, options: S3Options, environ: Mapping[str, str], configured: Configured) -> str | None:
+    """Return a setting of the AWS tools: from the options, the environment (`AWS_` before its name) or the files."""
+    given = getattr(options, name, None)
+    return str(given) if given is not None else environ.get(f"AWS_{name.upper()}") or configured.get(name) or None
+
+
+def is_true(text: str | None) -> bool:
+    """Return whether a setting of the AWS tools is true; they know no other word."""
+    return text is not None and text.lower() == "true"
 
 
 def find_endpoint_url(
-    options: S3Options, environ: Mapping[str, str], configured: S3Configuration = NOTHING_CONFIGURED
+    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
 ) -> str | None:
     """Return the endpoint's URL, from the options, the environment or the configuration files; None: AWS."""
     if options.endpoint_url is not None:
         return options.endpoint_url
-    if is_set(environ, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"):
+    if is_true(find_setting("ignore_configured_endpoint_urls", options, environ, configured)):
         return None
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
         if environ.get(name):
             return environ[name]
-    return configured.endpoint_url
+    return configured.get("endpoint_url") or None
 
 
 def find_region(
-    options: S3Options, environ: Mapping[str, str], configured: S3Configuration = NOTHING_CONFIGURED
+    options: S3Options, environ: Mapping[str, str], configured: Configured = NOTHING_CONFIGURED
 ) -> str | None:
-    """Return the region that the options, the environment or the configuration files name."""
-    return options.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or configured.region or None
+    """Return the region that the options, the environment or the files name. boto3 does not know `AWS_REGION`."""
+    region = options.region or environ.get("AWS_DEFAULT_REGION") or configured.get("region")
+    return region or environ.get("AWS_REGION") or None
+
+
+def find_profile(options: S3Options, environ: Mapping[str, str]) -> str | None:
+    """Return the name of the profile that the options or the environment name."""
+    return options.profile or environ.get("AWS_DEFAULT_PROFILE") or environ.get("AWS_PROFILE") or None
 
 
 def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool) -> Source:
@@ -395,6 +448,6 @@ def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool)
         return "environment"
     if options.chain:
         return "chain"
-    if environ.get("AWS_PROFILE") or has_files:
+    if find_profile(options, environ) is not None or has_files:
         return "profile"
     return "chain"

@@ -41,13 +41,15 @@ from aiozarr.stores.http.object_client import (
     request_id,
 )
 from aiozarr.stores.s3.address import (
-    NOTHING_CONFIGURED,
     UPLOAD_OPTIONS,
+    Configured,
     S3Endpoint,
     S3Options,
     Source,
     find_endpoint,
+    find_profile,
     find_region,
+    find_setting,
     find_source,
     parse_url,
     s3_options,
@@ -84,7 +86,7 @@ COPY_PART_BYTES = 128 << 20
 
 _NO_BODY = memoryview(b"")
 
-_PAYER = "x-amz-request-payer=requester"
+_PAYER = "x-amz-request-payer"
 
 _STORED = frozenset({200, 201, 204})
 _OTHER_CONFLICTS = frozenset({"ConditionalRequestConflict", "OperationAborted", "NoSuchBucket"})
@@ -94,6 +96,8 @@ _NO_BULK = frozenset({200, 405, 500, 501})
 _CODES_OF_NO_BULK = frozenset(
     {None, "MissingContentMD5", "InvalidRequest", "InvalidArgument", "InvalidDigest", "NotImplemented", "MalformedXML"}
 )
+
+_CODES_OF_NO_CHECKSUM = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
 
 _ENCRYPTION = {
     "server_side_encryption": "x-amz-server-side-encryption",
@@ -119,19 +123,24 @@ class S3BucketClient(BucketClient):
         self._bucket = bucket
         self._options = options
         self._origin: Source = find_source(options, os.environ, has_files())
-        self._configured = read_configured(options.profile) if self._origin == "profile" else NOTHING_CONFIGURED
+        # Wherever the credentials come from, because they are for the server that the files name.
+        self._configured = read_configured(find_profile(options, os.environ))
         endpoint = self._find_endpoint(None)
-        self._secure = endpoint.web.secure
         self._region_known = (
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
         )
         self._region_searches: SingleFlight[None] = SingleFlight()
         self.tokens = make_source(options, self._origin, os.environ, endpoint.region)
-        self._region_client = S3RegionClient(endpoint, options)
+        self._region_client = S3RegionClient(endpoint, options, self._configured)
         self.sender = self._region_client.sender
         self._payer = bool(options.requester_pays)
         self._old_clients: list[S3RegionClient] = []
+        self._signs_headers = False
         self._encryption, self._algorithm = _upload_headers(options, os.environ)
+        # Without TLS nothing else would detect damaged bytes.
+        adds_checksum = _is_supported("request_checksum_calculation", options, self._configured)
+        self._body_algorithm = self._algorithm or ("CRC32C" if adds_checksum and not endpoint.web.secure else None)
+        self._reads_checksums = _is_supported("response_checksum_validation", options, self._configured)
         self.url = f"s3://{bucket}"
         self.origin = (endpoint.web.origin, self._credentials_fingerprint())
         self.identity = ("s3", endpoint.web.origin, bucket, self._credentials_fingerprint())
@@ -152,7 +161,7 @@ class S3BucketClient(BucketClient):
             return fingerprint({"key": options.key or "", "secret": options.secret or "", "token": options.token or ""})
         if source == "environment":
             return fingerprint({"environment": os.environ.get("AWS_ACCESS_KEY_ID", "")})
-        return f"{source}:{options.profile or os.environ.get('AWS_PROFILE', '')}" if source == "profile" else source
+        return f"{source}:{find_profile(options, os.environ) or ''}" if source == "profile" else source
 
     # --- authorising and interpreting ----------------------------------------------------------------------------
 
@@ -186,16 +195,22 @@ class S3BucketClient(BucketClient):
             body: the body, or None.
         """
         client, template = self._region_client, self._region_client.template
-        if key and method == "GET" and expectation.range is None:
-            # A signed URL has it as a parameter.
-            if token is ANONYMOUS:
-                template = client.unsigned_whole
-            else:
-                query = f"{CHECKSUM_MODE}=ENABLED"
-        if self._payer:
-            query = f"{query}&{_PAYER}" if query else _PAYER  # sorted, because it is the last name of all
         path = f"{client.path}/{quote_key(key)}" if key else client.path or "/"
-        target = client.signer(token).target(method, path, query, headers)
+        more = {}
+        if self._reads_checksums and key and method == "GET" and expectation.range is None:
+            more[CHECKSUM_MODE] = "ENABLED"
+        if self._payer:
+            more[_PAYER] = "requester"
+        # Some servers do not accept signed URLs for POST, such as Cloudflare's.
+        if token is ANONYMOUS or self._signs_headers or method == "POST":
+            headers = {**more, **(headers or {})}
+            if token is not ANONYMOUS:
+                headers = client.signer(token).signed_headers(method, path, query, headers)
+            target = f"{path}?{query}" if query else path
+        else:  # a signed URL has them as parameters, whose names are the last of all
+            if more:
+                query = "&".join([*([query] if query else []), *map("=".join, more.items())])
+            target = client.signer(token).target(method, path, query, headers)
         return Request(client.sender, method, key, target, template, expectation, token, headers=headers, body=body)
 
     async def _call(
@@ -205,10 +220,20 @@ class S3BucketClient(BucketClient):
         query: Mapping[str, str],
         headers: Mapping[str, str] | None = None,
         body: memoryview | BodyReader = _NO_BODY,
+        checksum: Mapping[str, str] | None = None,
     ) -> Response:
-        """Return the response to an operation with parameters and further headers; `key` is `""` for the bucket."""
-        content = None if method == "GET" else body
-        return await self.call(method, key, LONG_RESPONSE, query=canonical_query(query), headers=headers, body=content)
+        """Return the response to an operation with parameters and further headers; `key` is `""` for the bucket.
+
+        Without TLS bodies have a `checksum`, unless the server refuses its headers as unknown.
+        """
+        content, more = None if method == "GET" else body, {**(headers or {}), **(checksum or {})}
+        response = await self.call(method, key, LONG_RESPONSE, query=canonical_query(query), headers=more, body=content)
+        code = error_code(bytes(response.body)) if checksum else None
+        is_unknown = response.status == 501 or (response.status == 400 and code in _CODES_OF_NO_CHECKSUM)
+        if checksum and is_unknown and self._algorithm is None:
+            response = await self._call(method, key, query, headers, body)
+            self._body_algorithm = None if response.status in _STORED else self._body_algorithm
+        return response
 
     async def renew_authorisation(self, request: Request, response: Response) -> bool:
         """Return whether a second attempt may succeed: in another region, by another clock, with other credentials."""
@@ -223,8 +248,12 @@ class S3BucketClient(BucketClient):
             if client.sender is not request.sender:
                 return True  # another request has switched the region before
             return self._switch_region(client, region or await fetch_region(client))
-        refused = error_code(body) in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text
-        return status in (400, 401, 403) and refused and self.tokens.record_refusal(request.token)
+        code = error_code(body)
+        if code in EXPIRED_CODES | {"InvalidAccessKeyId"} or "Request has expired" in text:
+            return status in (400, 401, 403) and self.tokens.record_refusal(request.token)
+        is_refused = status == 403 and code in (None, "AccessDenied") and "&X-Amz-Signature=" in request.target
+        self._signs_headers |= is_refused  # a policy may refuse signed URLs (`s3:authType`); headers serve as well
+        return is_refused
 
     def is_missing(self, response: Response) -> bool:
         return is_missing_key(bytes(response.body))
@@ -246,8 +275,8 @@ class S3BucketClient(BucketClient):
                 f"{body.nbytes}"
             )
         conditions = condition_headers(precondition)
-        headers = {**self._encryption, **conditions, **await self._checksum(body)}
-        response = await self._call("PUT", key, {}, headers, body)
+        headers = {**self._encryption, **conditions}
+        response = await self._call("PUT", key, {}, headers, body, await self._checksum(body))
         etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status not in _STORED or not etag or is_html_page(bytes(response.body)):
             raise self._write_error(response, conditions)
@@ -258,8 +287,8 @@ class S3BucketClient(BucketClient):
 
         Over TLS there is none, unless an option requests it. Without TLS nothing else would detect damaged bytes.
         """
-        algorithm = self._algorithm or "CRC32C"
-        if self._algorithm is None and self._secure:
+        algorithm = self._body_algorithm
+        if algorithm is None:
             return {}
         value = await (checksum_of(algorithm, body) if isinstance(body, memoryview) else body.crc32c())
         return {f"x-amz-checksum-{algorithm.lower()}": value}
@@ -329,10 +358,9 @@ class S3BucketClient(BucketClient):
         return self._algorithm in (None, "CRC32C")  # the only checksum of a body that is read while it is sent
 
     async def begin_parts(self, key: str, *, checksums: bool = True) -> str:
-        headers = dict(self._encryption)
-        if checksums and (self._algorithm is not None or not self._secure):
-            headers["x-amz-checksum-algorithm"] = self._algorithm or "CRC32C"
-        response = await self._call("POST", key, {"uploads": ""}, headers)
+        algorithm = self._body_algorithm if checksums else None
+        checksum = {} if algorithm is None else {"x-amz-checksum-algorithm": algorithm}
+        response = await self._call("POST", key, {"uploads": ""}, self._encryption, checksum=checksum)
         result = parse_result(response, "InitiateMultipartUploadResult")
         if not result or not result.get("UploadId"):
             raise self._write_error(response)
@@ -348,13 +376,13 @@ class S3BucketClient(BucketClient):
             await self.delete(record_key(key, upload_id))
 
     async def upload_part(self, key: str, upload_id: str, number: int, body: memoryview | BodyReader) -> UploadedPart:
-        headers = await self._checksum(body)
+        checksum = await self._checksum(body)
         query = {"partNumber": str(number + 1), "uploadId": upload_id}
-        response = await self._call("PUT", key, query, headers, body)
+        response = await self._call("PUT", key, query, {}, body, checksum)
         etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status != 200 or not etag:
             raise self._write_error(response)
-        return UploadedPart(etag, next(iter(headers.values()), None))
+        return UploadedPart(etag, next(iter(checksum.values()), None) if self._body_algorithm else None)
 
     async def complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
@@ -409,7 +437,7 @@ class S3BucketClient(BucketClient):
         if not region or region == client.endpoint.region:
             return False
         self._old_clients.append(client)
-        self._region_client = S3RegionClient(self._find_endpoint(region), self._options)
+        self._region_client = S3RegionClient(self._find_endpoint(region), self._options, self._configured)
         self.sender = self._region_client.sender
         return True
 
@@ -419,6 +447,18 @@ class S3BucketClient(BucketClient):
         await super().aclose()
 
 
+def _is_supported(name: str, options: S3Options, configured: Configured) -> bool:
+    """Return whether a setting of checksums is `when_supported`, the default, and not `when_required`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    word = (find_setting(name, options, os.environ, configured) or "when_supported").lower()
+    if word not in ("when_supported", "when_required"):
+        raise ValueError(f"the storage option {name!r} is 'when_supported' or 'when_required', not {word!r}")
+    return word == "when_supported"
+
+
 def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
     """Return the headers that encrypt what is written, and the algorithm of its checksum, or None.
 
@@ -426,8 +466,7 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
         ImportError: a package for the algorithm is missing; the message names it.
         ValueError: the algorithm is not known.
     """
-    given = {name: value for name in UPLOAD_OPTIONS if (value := environ.get(f"AWS_{name.upper()}"))}
-    given |= {name: str(value) for name in UPLOAD_OPTIONS if (value := getattr(options, name)) is not None}
+    given = {name: text for name in UPLOAD_OPTIONS if (text := find_setting(name, options, environ, {})) is not None}
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiozarr.errors import UnauthenticatedError
 from aiozarr.stores.bucket.token_source import TokenSource
-from aiozarr.stores.s3.address import S3Configuration, S3Options, Source
+from aiozarr.stores.s3.address import Configured, S3Options, Source, find_profile
 from aiozarr.stores.s3.region_client import ANONYMOUS, S3Credentials
 
 REUSE_SECONDS = 1800.0
@@ -57,7 +57,7 @@ class FoundCredentials(TokenSource[S3Credentials]):
             found = self._found or find_credentials(self._options, self._region)
             frozen = None if found is None else found.get_frozen_credentials()
         except (BotoCoreError, ClientError, OSError, ValueError) as error:
-            name = self._options.profile or os.environ.get("AWS_PROFILE")
+            name = find_profile(self._options, os.environ)
             where = f"the AWS profile {name!r}" if name else "the AWS configuration"
             raise UnauthenticatedError(
                 f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login), or "
@@ -146,33 +146,61 @@ def find_credentials(options: S3Options, region: str) -> Any:
 
 def has_files() -> bool:
     """Return whether credential files of the AWS tools exist, and the package that reads them is installed."""
-    paths = (
-        os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
-        os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"),
-    )
-    return any(os.path.isfile(os.path.expanduser(path)) for path in paths) and find_spec("botocore") is not None
+    return any(map(os.path.isfile, _paths())) and find_spec("botocore") is not None
 
 
-def read_configured(profile: str | None) -> S3Configuration:
-    """Return the options of S3 in the files for `profile`; None: for the profile of the environment.
+def _paths() -> tuple[str, str]:
+    """Return the paths of the configuration file and of the credentials file."""
+    config = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
+    shared = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    return os.path.expanduser(os.path.expandvars(config)), os.path.expanduser(os.path.expandvars(shared))
+
+
+def read_configured(profile: str | None) -> Configured:
+    """Return the values of `profile` in the files of the AWS tools, as botocore reads them; None: of the default one.
+
+    botocore itself is not imported, because it takes longer than a first read.
 
     Raises:
-        ImportError: botocore is not installed; the message names the extra.
         ValueError: there is no such profile, or a file cannot be read.
     """
+    config, shared = map(_read_sections, _paths())
+    sections: dict[str, dict[str, Configured]] = {"profile": {}, "services": {}}
+    for header, values in config.items():
+        kind, _, name = f"profile {header}".partition(" ") if header == "default" else header.partition(" ")
+        if kind in sections:
+            sections[kind][name.strip().strip("'\"")] = values
+    profiles = sections["profile"]
+    for name, values in shared.items():
+        profiles[name] = {**profiles.get(name, {}), **values}
+    if profile is not None and profile not in profiles:
+        raise ValueError(f"the AWS configuration has no profile {profile!r}")
+    found = profiles.get(profile or "default", {})
+    services = sections["services"].get(found["services"]) if "services" in found else {}
+    if services is None:
+        raise ValueError(f"the AWS configuration has no section 'services {found['services']}'")
+    return {**found, "endpoint_url": services["s3.endpoint_url"]} if "s3.endpoint_url" in services else found
+
+
+def _read_sections(path: str) -> dict[str, dict[str, str]]:
+    """Return the sections of a file, and none if it does not exist. Values inside a value have its name before theirs.
+
+    Raises:
+        ValueError: it is not valid; the message does not show it, because it may hold secrets.
+    """
+    if not os.path.isfile(path):
+        return {}
+    from configparser import Error, RawConfigParser
+
+    parser, sections = RawConfigParser(), {}
     try:
-        from botocore.configprovider import ConfiguredEndpointProvider
-        from botocore.exceptions import BotoCoreError
-        from botocore.session import Session
-    except ImportError as error:
-        raise ImportError(NEEDS_EXTRA) from error
-    try:
-        session = Session(profile=profile)
-        scoped = session.get_scoped_config()
-        found = ConfiguredEndpointProvider(
-            full_config=session.full_config, scoped_config=scoped, client_name="s3", environ={}
-        ).provide()
-        ignored = session.get_config_variable("ignore_configured_endpoint_urls")
-        return S3Configuration(scoped.get("region"), None if ignored else found)
-    except BotoCoreError as error:
-        raise ValueError(f"the AWS configuration: {error}") from error
+        parser.read(path)
+    except (Error, UnicodeDecodeError):
+        raise ValueError(f"the AWS configuration in {path!r} cannot be read") from None
+    for header in parser.sections():
+        values = sections[header] = dict(parser[header])
+        for name, value in parser[header].items():
+            if value.startswith("\n"):
+                lines = [line.partition("=") for line in value.splitlines()]
+                values |= {f"{name}.{inner.strip()}": text.strip() for inner, _, text in lines}
+    return sections

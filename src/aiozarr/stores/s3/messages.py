@@ -28,6 +28,7 @@ from aiozarr.stores.bucket.listing import (
 )
 from aiozarr.stores.capabilities import UploadedPart
 from aiozarr.stores.http.object_client import error_for
+from aiozarr.stores.s3.address import REGIONAL_HOST
 
 
 def listing_query(prefix: str, delimiter: str, token: str) -> dict[str, str]:
@@ -174,7 +175,6 @@ def new_record(key: str, upload_id: str) -> bytes:
 
 _REGION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _IN_DOCUMENT = re.compile(r"<Region>([^<]{1,40})</Region>")
-_IN_HOST = re.compile(r"(?:^|[./])s3[.-]([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com")
 _WRONG = re.compile(
     r"<Code>(PermanentRedirect|TemporaryRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint)"
 )
@@ -183,7 +183,7 @@ _WRONG = re.compile(
 def region_in(headers: Headers, document: str) -> str | None:
     """Return the region that a response names, or None."""
     location = headers.get(b"location", b"").decode("latin-1")
-    found = _IN_DOCUMENT.search(document) or _IN_HOST.search(location) or _IN_HOST.search(document)
+    found = _IN_DOCUMENT.search(document) or REGIONAL_HOST.search(location) or REGIONAL_HOST.search(document)
     region = headers.get(b"x-amz-bucket-region", b"").decode("latin-1") or (found[1] if found else "")
     return region if _REGION.fullmatch(region) else None
 

@@ -1,7 +1,7 @@
 """The connections and the signatures for one bucket in one region.
 
-Requests are signed by AWS Signature Version 4 in the query of the URL ("Authenticating Requests: Using Query
-Parameters" in the S3 API reference). The headers of a request are signed with it.
+Requests are signed by AWS Signature Version 4 in the query of the URL, or in a header ("Authenticating Requests" in the
+S3 API reference). The headers of a request are signed with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation
 from aiozarr.http1.url import Proxies, custom_ssl_context
 from aiozarr.stores.http.object_client import ServerClock
-from aiozarr.stores.s3.address import S3Endpoint, S3Options
+from aiozarr.stores.s3.address import NOTHING_CONFIGURED, Configured, S3Endpoint, S3Options, find_setting
 from aiozarr.stores.s3.messages import region_in
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -97,11 +97,7 @@ class Signer:
                 the headers of the signature come first.
             headers: further headers that are signed, by their lower-case names.
         """
-        if self.credentials is ANONYMOUS:
-            return f"{path}?{query}" if query else path
-        moment, now = self._moment, self._clock()
-        if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
-            moment = self._moment = self._begin(now)
+        moment = self._this_moment()
         names, lines = "host", self._host_line
         if headers:
             signed = sorted({"host": self._host, **headers}.items())
@@ -114,6 +110,26 @@ class Signer:
         request = sha256(f"{method}\n{path}\n".encode() + before + lines + behind).hexdigest()
         signature = hmac.digest(moment.secret, moment.head + request.encode(), "sha256").hex()
         return f"{path}?{text}&X-Amz-Signature={signature}"
+
+    def signed_headers(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of a request that is signed in a header, given the arguments of `target`."""
+        moment = self._this_moment()
+        found = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": moment.time, **headers}
+        if self.credentials.token is not None:
+            found["x-amz-security-token"] = self.credentials.token
+        signed = sorted({"host": self._host, **found}.items())
+        names = ";".join([name for name, _ in signed])
+        lines = "".join([f"{name}:{value.strip()}\n" for name, value in signed])
+        request = sha256(f"{method}\n{path}\n{query}\n{lines}\n{names}\nUNSIGNED-PAYLOAD".encode()).hexdigest()
+        signature = hmac.digest(moment.secret, moment.head + request.encode(), "sha256").hex()
+        credential = f"{ALGORITHM} Credential={self.credentials.key}/{moment.scope}"
+        return {**found, "authorization": f"{credential}, SignedHeaders={names}, Signature={signature}"}
+
+    def _this_moment(self) -> _Moment:
+        moment, now = self._moment, self._clock()
+        if not moment.at <= now < moment.at + SAME_MOMENT_SECONDS:
+            moment = self._moment = self._begin(now)
+        return moment
 
     def _begin(self, now: float) -> _Moment:
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
@@ -168,18 +184,17 @@ class S3RegionClient:
     Attributes:
         endpoint: the bucket's address and region.
         path: the path of the bucket, without a slash at its end.
-        template, unsigned_whole: the headers of requests, and of unsigned ones for whole objects.
+        template: the headers of requests.
         sender: sends the requests.
         clock: the time of signatures.
     """
 
-    def __init__(self, endpoint: S3Endpoint, options: S3Options) -> None:
+    def __init__(self, endpoint: S3Endpoint, options: S3Options, configured: Configured = NOTHING_CONFIGURED) -> None:
         self.endpoint = endpoint
         web = endpoint.web
         self.path = web.path
         self.template = RequestTemplate(web.authority, {})
-        self.unsigned_whole = RequestTemplate(web.authority, {CHECKSUM_MODE: "ENABLED"})
-        context = ssl_context_of(options) if web.secure else None
+        context = ssl_context_of(options, configured) if web.secure else None
         self.sender = EndpointClient(web, options, ssl_context=context, proxies=Proxies(options.proxy))
         self.clock = ServerClock()
         self._signer = Signer(ANONYMOUS, endpoint.region, web.authority)
@@ -193,7 +208,7 @@ class S3RegionClient:
         return signer
 
 
-def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
+def ssl_context_of(options: S3Options, configured: Configured = NOTHING_CONFIGURED) -> ssl.SSLContext | None:
     """Return the TLS context, or None for the default one.
 
     Raises:
@@ -202,14 +217,14 @@ def ssl_context_of(options: S3Options) -> ssl.SSLContext | None:
     trusted = options.root_certificate  # in addition to those of the system
     path = options.verify
     if path is None and trusted is None:
-        path = os.environ.get("AWS_CA_BUNDLE") or None
-    if isinstance(path, str):
+        path = find_setting("ca_bundle", options, os.environ, configured) or os.environ.get("REQUESTS_CA_BUNDLE")
+    if path and isinstance(path, str):
         try:
-            with open(path, encoding="ascii") as file:
+            with open(path, encoding="ascii", errors="ignore") as file:  # their names in comments are of any language
                 trusted = file.read() + (trusted or "")
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ValueError(f"the certificates in {path!r} cannot be read") from error
-    return custom_ssl_context(trusted, allow_invalid=options.verify is False)
+    return custom_ssl_context(trusted, allow_invalid=path is False)
 
 
 async def fetch_region(client: S3RegionClient) -> str | None:

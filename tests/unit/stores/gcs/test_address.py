@@ -58,13 +58,21 @@ def test_a_root_that_is_no_key_is_refused() -> None:
         ("http://given:1", {"STORAGE_EMULATOR_HOST": "localhost:4443"}, "http://given:1", False),
         ("https://restricted.googleapis.com", {}, "https://restricted.googleapis.com", True),
         ("https://evilgoogleapis.com", {}, "https://evilgoogleapis.com", False),
+        (None, {"GOOGLE_CLOUD_UNIVERSE_DOMAIN": "Universe.test"}, "https://storage.universe.test", True),
+        ("http://given:1", {"GOOGLE_CLOUD_UNIVERSE_DOMAIN": "universe.test"}, "http://given:1", False),
+        (
+            "https://eu.universe.test",
+            {"GOOGLE_CLOUD_UNIVERSE_DOMAIN": "universe.test"},
+            "https://eu.universe.test",
+            True,
+        ),
     ],
 )
 def test_the_server_is_the_one_given_or_the_emulator_or_google(
     given: str | None, environ: dict[str, str], origin: str, google: bool
 ) -> None:
     place = find_endpoint("b", GcsOptions(endpoint_url=given), environ)
-    assert (place.web.origin, place.google) == (origin, google)
+    assert (place.web.origin, bool(place.universe)) == (origin, google)
 
 
 @pytest.mark.parametrize("url", ["http://u:p@h", "http://h?x=1", "ftp://h", "h"])

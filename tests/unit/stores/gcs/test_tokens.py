@@ -298,6 +298,53 @@ def test_credentials_of_other_clouds_and_of_impersonated_accounts_are_known() ->
         assert type(found).__module__ == module
 
 
+@pytest.mark.parametrize("where", ["document", "file", "variable", "login"])
+def test_the_credentials_name_the_cloud_whose_server_gets_their_tokens(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    for universe in ("universe.test", None):
+        document = {**user, **({"universe_domain": universe} if universe else {})}
+        path = tmp_path / "application_default_credentials.json"
+        path.write_text(json.dumps(document))
+        token = {"document": document, "file": str(path)}.get(where)
+        if where == "variable":
+            monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+        if where == "login":
+            monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+        store = ObjectStore("gs://bucket", token=token)
+        assert store.origin[0] == f"https://storage.{universe or 'googleapis.com'}"  # type: ignore[index]
+        anonymous_store = ObjectStore("gs://bucket", anon=True)
+        assert anonymous_store.origin[0] == "https://storage.googleapis.com"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [
+        ({"endpoint_url": "https://storage.googleapis.com"}, {}),
+        ({"universe_domain": "another.test"}, {}),
+        ({}, {"GOOGLE_CLOUD_UNIVERSE_DOMAIN": "another.test"}),
+        ({"token": Credentials()}, {"GOOGLE_CLOUD_UNIVERSE_DOMAIN": "another.test"}),
+    ],
+)
+def test_tokens_of_another_cloud_are_neither_requested_nor_sent(
+    options: dict[str, Any], environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"}
+    given = {"token": {**user, "universe_domain": "universe.test"}, **options}
+
+    async def main() -> None:
+        async with ObjectStore("gs://bucket", **given) as store:
+            for _ in range(2):
+                with pytest.raises(UnauthenticatedError, match=r"give the option universe_domain='\w+\.\w+'"):
+                    await store.fetch("k")
+
+    asyncio.run(main())
+    assert getattr(given["token"], "refreshed", 0) == 0
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [

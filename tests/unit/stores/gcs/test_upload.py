@@ -279,6 +279,10 @@ def test_a_session_on_another_server_is_refused() -> None:
     ):
         with pytest.raises(StoreError, match="session"):
             uploads.session_target(location, google)
+    other = find_endpoint("b", GcsOptions(universe_domain="universe.test"), {})
+    assert uploads.session_target("https://eu.universe.test/upload/x", other) == "/upload/x"
+    with pytest.raises(StoreError, match="session"):
+        uploads.session_target("https://storage.googleapis.com/upload/x", other)
     emulator = find_endpoint("b", GcsOptions(endpoint_url="http://localhost:1"), {})
     assert uploads.session_target("http://0.0.0.0:4443/up?x=1", emulator) == "/up?x=1"
 

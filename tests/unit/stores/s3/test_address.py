@@ -1,7 +1,6 @@
 """Where a bucket is and as whom it is asked: options and environment."""
 
 import warnings
-from typing import Any
 
 import pytest
 
@@ -243,11 +242,19 @@ def test_a_bucket_is_put_in_front_of_no_address(endpoint: str) -> None:
     assert find_endpoint("bkt", s3_options({"endpoint_url": endpoint}), {}).base == f"{endpoint}/bkt"
 
 
-@pytest.mark.parametrize("given", [{}, {"endpoint_url": "http://localhost:9", "virtual_hosted": True}])
-def test_a_bucket_that_looks_like_an_international_name_is_put_in_front_of_no_host(given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="virtual_hosted=False"):
-        find_endpoint("xn--bkt", s3_options(given), {})
-    find_endpoint("xn--bkt", s3_options({**given, "virtual_hosted": False}), {})
+NO_LABELS = ["xn--bkt", "MyData", "my_data", "-b-", "b-", "ab", "10.0.0.7", "a..b", "a.-b", "b" * 64, "A.b"]
+
+
+@pytest.mark.parametrize("bucket", NO_LABELS)
+@pytest.mark.parametrize("endpoint", [None, "http://store.example", "https://store.example:9000/below"])
+@pytest.mark.parametrize("configured", [{}, {"s3.addressing_style": "virtual"}])
+def test_a_bucket_that_is_no_host_name_stays_in_the_path_unless_an_option_forbids_it(
+    bucket: str, endpoint: str | None, configured: dict[str, str]
+) -> None:
+    place = find_endpoint(bucket, S3Options(endpoint_url=endpoint), {}, None, configured)
+    assert place.base == f"{endpoint or 'https://s3.us-east-1.amazonaws.com'}/{bucket}"
+    with pytest.raises(ValueError, match="give virtual_hosted=False"):
+        find_endpoint(bucket, S3Options(endpoint_url=endpoint, virtual_hosted=True), {}, None, configured)
 
 
 def test_credentials_in_a_url_are_refused_without_showing_them() -> None:

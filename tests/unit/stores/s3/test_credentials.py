@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,10 +55,9 @@ def test_region_and_endpoint_are_those_of_the_profile_and_its_service(files: Pat
         "[profile plain]\nignore_configured_endpoint_urls = true\nendpoint_url = http://no\n"
     )
     assert has_files()
-    default = read_configured(None)
-    assert (default.region, default.endpoint_url) == ("eu-west-1", "http://all:1")
-    assert read_configured("minio").endpoint_url == "http://minio:9000"
-    assert read_configured("plain").endpoint_url is None
+    assert read_configured(None) == {"region": "eu-west-1", "endpoint_url": "http://all:1"}
+    assert read_configured("minio")["endpoint_url"] == "http://minio:9000"
+    assert ObjectStore("s3://bkt", profile="plain").origin[0] == "https://bkt.s3.us-east-1.amazonaws.com"  # type: ignore[index]
     store = ObjectStore("s3://bkt", profile="minio")
     assert store.origin[0] == "http://minio:9000"  # type: ignore[index]
     given = ObjectStore("s3://bkt", profile="minio", endpoint_url="http://127.0.0.1:1")
@@ -77,10 +77,38 @@ def test_a_profile_that_is_not_there_is_a_value_error(files: Path) -> None:
         ObjectStore("s3://bkt", profile="nobody")
 
 
-def test_without_botocore_a_profile_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(ImportError, match=r"aiozarr\[s3\]"):
-        ObjectStore("s3://bkt", profile="mine")
+async def test_without_botocore_a_profile_has_no_credentials_and_the_error_names_the_extra(
+    server: FaultServer, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (files / "config").write_text(f"[profile mine]\nendpoint_url = {server.url}\n")
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    monkeypatch.setitem(sys.modules, "botocore.exceptions", None)
+    async with ObjectStore("s3://bkt/root", profile="mine") as store:
+        with pytest.raises(UnauthenticatedError, match=r"aiozarr\[s3\]"):
+            await store.fetch("a/b")
+    async with ObjectStore("s3://bkt/root", profile=None, anon=True) as store:
+        assert store.origin[0] == "https://bkt.s3.us-east-1.amazonaws.com"  # type: ignore[index]
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    async with ObjectStore("s3://bkt/root", key="KEY", secret="s") as store:
+        assert await store.exists("a/b")
+    assert [key_of(request) for request in server.requests] == ["KEY"]
+
+
+@pytest.mark.parametrize("given", [{}, {"anon": True}, {"key": "k", "secret": "s"}])
+def test_a_configuration_that_cannot_be_read_is_an_error_without_its_text(
+    given: dict[str, Any], files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    for text in ("[default]\nhidden-secret\n", "[default]\nservices = gone\n", "[default]\na=1\n[default]\na=hidden\n"):
+        (files / "config").write_text(text)
+        with pytest.raises(ValueError, match="the AWS configuration") as caught:
+            ObjectStore("s3://bkt", **given)
+        assert "hidden" not in "".join(traceback.format_exception(caught.value))
+    (files / "config").unlink()
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(ValueError, match="no profile 'nobody'"):
+        ObjectStore("s3://bkt", **given)
 
 
 async def test_the_profile_of_the_environment_and_the_default_one_sign(

@@ -2,17 +2,18 @@
 
 import asyncio
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import google_crc32c
 import pytest
 
-from aiozarr.errors import StoreError, StoreTimeoutError, ThrottledError
+from aiozarr.errors import PermissionDeniedError, StoreError, StoreTimeoutError, ThrottledError
 from aiozarr.http1.pool import MAX_WRITE_BYTES
 from aiozarr.model import Version
 from aiozarr.stores.bucket.store import ObjectStore
 from tests.support.certificates import authority
-from tests.support.servers.http_replies import Reply, dropping, no_answer
+from tests.support.servers.http_replies import Reply, Request, dropping, no_answer
 from tests.support.servers.http_server import FaultServer
 
 CRC32C = "x-amz-checksum-crc32c"
@@ -47,6 +48,96 @@ async def test_over_tls_nothing_is_hashed() -> None:
             await store.set("y", b"2" * (MAX_WRITE_BYTES + 1))
         assert not any({"content-md5", CRC32C} & request.headers.keys() for request in server.requests)
         assert server.get("bkt/root/y") == b"2" * (MAX_WRITE_BYTES + 1)
+
+
+REFUSALS = [(501, "NotImplemented"), (400, "InvalidArgument"), (400, "InvalidRequest")]
+
+
+@pytest.mark.parametrize(("status", "code"), REFUSALS)
+async def test_a_server_that_does_not_know_checksums_gets_none_after_its_first_refusal(
+    server: FaultServer, status: int, code: str
+) -> None:
+    def script(request: Request, usual: Reply) -> Reply:
+        known = not any(name.startswith("x-amz-checksum") for name in request.headers)
+        return usual if known else Reply(status, (), f"<Code>{code}</Code>".encode(), applied=False)
+
+    server.script = script
+    async with at(server) as store:
+        await store.set("x", b"1")
+        await store.set("y", b"2")
+    assert [request.method for request in server.requests] == ["PUT"] * 3
+    assert (server.get("bkt/root/x"), server.get("bkt/root/y")) == (b"1", b"2")
+    async with at(server, checksum_algorithm="CRC32C") as store:  # it was requested
+        with pytest.raises(StoreError, match=code):
+            await store.set("x", b"3")
+
+
+async def test_a_refusal_for_another_reason_does_not_turn_checksums_off(server: FaultServer) -> None:
+    refused = Reply(400, (), b"<Code>InvalidArgument</Code>", applied=False)
+    server.script = lambda request, usual: refused if len(server.requests) <= 2 else usual
+    async with at(server) as store:
+        with pytest.raises(StoreError, match="InvalidArgument"):
+            await store.set("x", b"1")
+        await store.set("x", b"2")
+    assert [CRC32C in request.headers for request in server.requests] == [True, False, True]
+
+
+@pytest.mark.parametrize("source", ["option", "fsspec", "variable", "profile"])
+async def test_checksums_are_turned_off_as_in_boto3(
+    server: FaultServer, source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names, options = ("request_checksum_calculation", "response_checksum_validation"), dict[str, Any]()
+    words = dict.fromkeys(names, "WHEN_REQUIRED")
+    match source:
+        case "option":
+            options = words
+        case "fsspec":
+            options = {"config_kwargs": words}
+        case "variable":
+            for name in names:
+                monkeypatch.setenv(f"AWS_{name.upper()}", "when_required")
+        case _:
+            lines = "".join(f"{name} = when_required\n" for name in names)
+            (tmp_path / "config").write_text(f"[default]\n{lines}")
+            monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    async with at(server, **options) as store:
+        await store.set("x", b"1")
+        assert await store.fetch("x") is not None
+    assert not any("checksum" in f"{request.target} {request.headers}" for request in server.requests)
+    with pytest.raises(ValueError, match="'when_supported' or 'when_required'"):
+        at(server, request_checksum_calculation="never")
+
+
+@pytest.mark.parametrize("document", [b"<Code>AccessDenied</Code>", b""])
+async def test_a_server_that_refuses_signed_urls_gets_signatures_in_headers(
+    server: FaultServer, document: bytes
+) -> None:
+    def script(request: Request, usual: Reply) -> Reply:
+        assert ("authorization" in request.headers) != ("X-Amz-Signature" in request.target)
+        return usual if "authorization" in request.headers else Reply(403, (), document, applied=False)
+
+    server.script = script
+    async with at(server, token="session", requester_pays=True) as store:
+        assert await store.fetch("a/b") is not None
+        await store.set("x", b"1")
+        assert await store.exists("x")
+        await store.erase("x")
+    signed = [request for request in server.requests if "authorization" in request.headers]
+    assert len(signed) == len(server.requests) - 1
+    for request in signed:
+        assert request.headers["x-amz-security-token"] == "session"
+        assert request.headers["x-amz-request-payer"] == "requester"
+        assert "x-amz-request-payer;x-amz-security-token" in request.headers["authorization"]
+    assert signed[0].headers["x-amz-checksum-mode"] == "ENABLED"
+
+
+async def test_a_refusal_costs_one_more_request_in_the_life_of_a_store(server: FaultServer) -> None:
+    server.script = lambda request, usual: Reply(403, (), b"<Code>AccessDenied</Code>", applied=False)
+    async with at(server) as store:
+        for key in ("x", "y", "z"):
+            with pytest.raises(PermissionDeniedError):
+                await store.fetch(key)
+    assert [request.key for request in server.requests] == [f"bkt/root/{key}" for key in "xxyz"]
 
 
 async def test_a_server_that_is_busy_is_not_asked_again_at_once(server: FaultServer) -> None:
