@@ -200,7 +200,7 @@ async def _old_nodes(access: internal.NodeAccess, *, may_be_done: bool) -> dict[
     if (
         may_be_folder
         and (may_be_done or await internal.read_explicit(access) is None)
-        and await internal.has_node_below(old)
+        and await internal.find_format_below(old) is not None
     ):
         found = await nodes_from(internal.make_group(old.store, "", internal.implicit_group(2), options))
     if not found:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.errors import (
     LimitError,
@@ -33,17 +33,27 @@ from aiozarr.errors import (
 from aiozarr.hierarchy.change_context import (
     MAX_SWAP_DELAY,
     ConsolidatedGroup,
+    accesses_through,
+    check_ancestor_formats,
+    create_group_document,
+    find_outermost,
     has_conditional_writes,
-    resolve_outermost,
-    resolve_parent,
     unchanged_condition,
 )
 from aiozarr.hierarchy.changes import Removal, changes_of
 from aiozarr.hierarchy.members import read_nodes_below
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents
-from aiozarr.metadata.format_rules import ancestors, relative_name, rules_of
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    implicit_group,
+    parse_documents,
+    read_documents,
+    read_explicit,
+)
+from aiozarr.metadata.consolidated import with_groups_between
+from aiozarr.metadata.format_rules import ancestors, join_path, relative_name, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys, render_node
-from aiozarr.metadata.records import GroupMetadata
+from aiozarr.metadata.records import GroupMetadata, ImplicitNode
 from aiozarr.model import Value
 
 C = TypeVar("C")
@@ -114,14 +124,14 @@ async def update_nodes(
                         return completed_now
             requests: list[Coroutine[Any, Any, Any]] = [
                 load(*accesses),
-                resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
+                find_outermost(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
-            (context, groups), parent = await gather_all(requests)
-            if parent is None and not groups and not removals_above(accesses):
+            (context, groups), outermost = await gather_all(requests)
+            if outermost is None and not groups and not removals_above(accesses):
                 with tracker.recording(store):
                     result, _ = await apply(context, *accesses)
                 return result
-        if parent is None:
+        if outermost is None:
             async with tracker.exclusive(store):
                 context, groups, removed = await compare_and_swap(
                     load_and_invalidate, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY
@@ -133,8 +143,7 @@ async def update_nodes(
                 for group in (*groups, *removed):
                     tracker.removals.pop(_document_of(group), None)
                 return result
-    outermost = await resolve_outermost(accesses, ancestor_keys)
-    return await update_nodes(outermost, (), load, apply, apply_at_once=apply_at_once)
+    return await update_nodes(accesses_through(outermost, accesses), (), load, apply, apply_at_once=apply_at_once)
 
 
 def was_interrupted(*accesses: NodeAccess) -> bool:
@@ -192,7 +201,7 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
     consolidated = group.consolidated
     if consolidated is None:
         return None
-    nodes = dict(consolidated.nodes)
+    nodes = {name: node for name, node in consolidated.nodes.items() if not isinstance(node, ImplicitNode)}
     for changed_path, metadata in changes:
         if metadata is None and f"{path}/".startswith(f"{changed_path}/"):
             return None
@@ -208,14 +217,52 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
             nodes = {key: node for key, node in nodes.items() if key != name and not key.startswith(f"{name}/")}
         elif metadata.zarr_format == group.zarr_format:
             nodes |= consolidate(group.zarr_format, {name: metadata}).nodes
-    return replace(group, consolidated=replace(consolidated, nodes=nodes))
+    return replace(group, consolidated=replace(consolidated, nodes=with_groups_between(group.zarr_format, nodes)))
+
+
+async def store_groups_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
+    """Return all nodes below a group by name relative to it, after storing the documents of groups that lack them.
+
+    Readers of consolidated metadata need the groups above each node, and other readers need their documents.
+
+    Raises:
+        MetadataError, LimitError, NodeTypeError: as `read_nodes_below`. Nothing is stored.
+    """
+    nodes, implicit = await read_nodes_below(access, zarr_format)
+    group = implicit_group(zarr_format)
+    await for_each(lambda name: create_group_document(_below(access, name), group), implicit)
+    return nodes
+
+
+async def _store_groups_between(access: NodeAccess, metadata: GroupMetadata) -> GroupMetadata:
+    """Store the documents of groups that the consolidated metadata of the group lacked, and return it with them.
+
+    Raises:
+        AiozarrError: one of `UNREADABLE`.
+    """
+    zarr_format, consolidated = metadata.zarr_format, metadata.consolidated
+    assert consolidated is not None
+    names = [name for name, node in consolidated.nodes.items() if isinstance(node, ImplicitNode)]
+    if not names:
+        return metadata
+    groups = [_below(access, name) for name in names]
+    await for_each(lambda group: check_ancestor_formats(access, [group.path], zarr_format), groups)
+    await for_each(lambda group: create_group_document(group, implicit_group(zarr_format)), groups)
+    stored = await map_concurrently(lambda group: read_explicit(group, zarr_format), groups)
+    found = {name: node for name, node in zip(names, stored, strict=True) if node is not None}
+    nodes = {**consolidated.nodes, **consolidate(zarr_format, found).nodes}
+    return replace(metadata, consolidated=replace(consolidated, nodes=nodes))
+
+
+def _below(access: NodeAccess, name: str) -> NodeAccess:
+    return access.sibling(join_path(access.path, name, None))
 
 
 async def complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
     """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
     zarr_format = group.metadata.zarr_format
     try:
-        nodes = await read_nodes_below(group.access, zarr_format)
+        nodes = await store_groups_below(group.access, zarr_format)
         return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
     except UNREADABLE:
         return None
@@ -244,6 +291,10 @@ async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges)
     async def rewrite(group: ConsolidatedGroup) -> None:
         metadata = apply_changes(group.access.path, group.metadata, changes)
         if metadata is None:
+            return
+        try:
+            metadata = await _store_groups_between(group.access, metadata)
+        except UNREADABLE:
             return
         try:
             await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])

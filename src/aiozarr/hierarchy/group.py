@@ -33,7 +33,7 @@ from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_err
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.format_rules import child_path, join_path, relative_name
-from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, ImplicitNode
 from aiozarr.schedule.events import observed
 from aiozarr.stores import Store
 
@@ -366,8 +366,8 @@ class Group(Node[GroupMetadata]):
 
     async def _open_existing(self, name: str) -> AnyNode | None:
         path = child_path(self._path, name, self.zarr_format)
-        # An implicit group gets a document in formats that have no implicit groups.
-        found = await self._run_on_io_thread(partial(self._find, may_be_implicit=None), path)
+        # An implicit group gets a document, which other readers need.
+        found = await self._run_on_io_thread(partial(self._find, may_be_implicit=False), path)
         return None if found is None else self._child(make_node, path, found)
 
     async def _open_matching_array(self, name: str, shape: Any, dtype: DataTypeLike, exact: bool) -> Array | None:
@@ -379,13 +379,15 @@ class Group(Node[GroupMetadata]):
             raise wrong_kind_error(node.url, node.path, node.metadata)
         return check_matches(node, shape, dtype, exact=exact)
 
-    async def _find(self, access: NodeAccess, *, may_be_implicit: bool | None = True) -> NodeMetadata | None:
+    async def _find(self, access: NodeAccess, *, may_be_implicit: bool = True) -> NodeMetadata | None:
         """Return the metadata of a node below this group, from current consolidated metadata if there are any."""
         consolidated = await self._current_consolidated(access.sibling(self._path))
+        name = relative_name(access.path, self._path)
         if consolidated is None or access.path == self._path:
             return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
-        name = relative_name(access.path, self._path)
-        return find_node(access.url, access.settings, consolidated, name, self.zarr_format)
+        if not may_be_implicit and isinstance(consolidated.nodes.get(name), ImplicitNode):
+            return await read_child(access, self.zarr_format, may_be_implicit=False)
+        return find_node(access.url, access.settings, consolidated, name)
 
     def _find_consolidated(self, path: str) -> NodeMetadata | None:
         """Return the metadata of a node as `_find` does, in any thread, or None if `_find` has to be called.
@@ -396,7 +398,7 @@ class Group(Node[GroupMetadata]):
         if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
             return None
         name = relative_name(path, self._path)
-        return find_node(self._store.url_of(path), self.settings, consolidated, name, self.zarr_format)
+        return find_node(self._store.url_of(path), self.settings, consolidated, name)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
         """Return the error of a missing node below this group; it names a sibling of nearly the same name."""

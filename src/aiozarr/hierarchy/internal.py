@@ -34,7 +34,7 @@ from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     check_format,
-    has_node_below,
+    find_format_below,
     implicit_group,
     node_not_found_error,
     read_documents,

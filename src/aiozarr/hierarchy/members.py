@@ -27,10 +27,9 @@ from aiozarr.errors import (
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
-    has_keys_below,
-    has_node_below,
-    implicit_group,
+    find_format_below,
     parse_documents,
+    read_as_group,
     read_documents,
     read_rest,
     unfinished_work,
@@ -62,10 +61,14 @@ class NodeName:
 
 @dataclass(frozen=True)
 class ListedNode:
-    """A node below a group: its name relative to the group, and its metadata or the error of reading them."""
+    """A node below a group: its name relative to the group, and its metadata or the error of reading them.
+
+    `is_implicit`: it is a group without a document.
+    """
 
     name: str
     metadata: NodeMetadata | NodeError
+    is_implicit: bool = False
 
 
 def check_listable(store: Store, purpose: str) -> None:
@@ -212,30 +215,25 @@ def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
 async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
     """Read the node of this name.
 
-    A directory without documents is an implicit group. In formats without implicit groups, other readers open only the
-    arrays below it; here it is a group if there are any.
+    A directory without documents is an implicit group if a node is below it. Other readers open only that node.
     """
     at_name = access.sibling(join_path(access.path, name.name, name.zarr_format))
-    rules = rules_of(name.zarr_format)
+    rules, is_implicit = rules_of(name.zarr_format), False
     try:
         # Only its own documents, because the consolidated metadata of a subgroup are not used here.
-        async def read() -> NodeMetadata | None:
-            return parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
-
-        metadata = await read()
+        documents = await read_documents(at_name, rules.own_keys)
+        metadata = parse_documents(at_name, documents, name.zarr_format)
         if metadata is None:
             metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
         is_reserved = name.name.rpartition("/")[2].startswith("__")
         if metadata is None and not is_reserved:
-            # A directory of the local disk may be empty if a killed process left it.
-            is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            if is_group is not False and not await unfinished_work(at_name):
-                # Read again, because an array whose document was missed once would be shown as a group.
-                metadata = await read() or implicit_group(name.zarr_format)
+            zarr_format = await find_format_below(at_name)
+            if zarr_format is not None and not await unfinished_work(at_name):
+                metadata, is_implicit = await read_as_group(at_name, zarr_format)
     except (MetadataError, LimitError, PermissionDeniedError) as error:
         return ListedNode(name.name, error)
-    return None if metadata is None else ListedNode(name.name, metadata)
+    return None if metadata is None else ListedNode(name.name, metadata, is_implicit)
 
 
 def _label(node: ListedNode) -> str:
@@ -255,30 +253,20 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     return f"{name}/" != JOURNAL_PREFIX
 
 
-def find_node(
-    url: str, settings: Settings, consolidated: Consolidated, name: str, zarr_format: int
-) -> NodeMetadata | None:
-    """Find the node `name` in the consolidated metadata of a group of this format.
+def find_node(url: str, settings: Settings, consolidated: Consolidated, name: str) -> NodeMetadata | None:
+    """Find the node `name` in the consolidated metadata of a group.
 
-    A group is returned with the consolidated metadata of the nodes below it. In format 3, a path above a node is an
-    implicit group.
+    A group is returned with the consolidated metadata of the nodes below it.
 
     Args:
         url: the URL of the node itself.
         settings: the settings of its group.
         consolidated: the consolidated metadata of the group.
         name: the node's name relative to the group.
-        zarr_format: the format of the group.
 
     Returns: the metadata, or None if there is no such node.
     """
-    found = _parse(consolidated, name, url, settings)
-    if found is None and rules_of(zarr_format).has_implicit_groups:
-        nodes = consolidated.nodes
-        below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}
-        if below:
-            return replace(implicit_group(), consolidated=replace(consolidated, nodes=below))
-    return found
+    return _parse(consolidated, name, url, settings)
 
 
 def iter_nodes(
@@ -300,8 +288,6 @@ def iter_nodes(
         single = Consolidated(consolidated.zarr_format, {name: consolidated.nodes[name]}, consolidated.source)
         try:
             found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)
-        except InvalidKeyError:
-            continue
         except (MetadataError, LimitError) as error:
             yield ListedNode(name, error)
             continue
@@ -327,14 +313,15 @@ def _after_descendants(name: str) -> tuple[str, ...]:
     return (*parents, f"{last}\0")
 
 
-async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
-    """Return all nodes below the group by name relative to it.
+async def read_nodes_below(access: NodeAccess, zarr_format: int) -> tuple[dict[str, NodeMetadata], list[str]]:
+    """Return all nodes below the group by name relative to it, and the names of the groups without a document.
 
     Raises:
         MetadataError, LimitError: a document cannot be read.
         NodeTypeError: a node is of another format.
     """
     nodes: dict[str, NodeMetadata] = {}
+    implicit: list[str] = []
     levels = walk_levels(lambda function: function(access), zarr_format)
     async with aclosing(levels):
         async for batch in levels:
@@ -349,4 +336,5 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, No
                         path=access.path,
                     )
                 nodes[node.name] = node.metadata
-    return nodes
+                implicit += [node.name] if node.is_implicit else []
+    return nodes, implicit

@@ -18,8 +18,10 @@ from aiozarr.hierarchy.change_context import (
     as_consolidated,
     below_array_error,
     check_ancestor_formats,
+    create_group_document,
     group_keys,
     lacks_own_document,
+    levels_above,
     load_consolidated_ancestors,
     load_contexts,
     replace_documents,
@@ -40,7 +42,6 @@ from aiozarr.hierarchy.node_access import (
     node_not_found_error,
     parse_documents,
     read_documents,
-    read_explicit,
     read_node,
 )
 from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, ancestors, check_new_path, rules_of
@@ -143,7 +144,7 @@ async def update_node(
         change: returns the new metadata, in any thread. Nothing is stored if it returns its argument.
         then: called with the new metadata before another task of this process may change the node.
         before: called with the present and the new metadata before the new ones are stored.
-        may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
+        may_be_implicit: whether a node below the path makes it an implicit group.
         mark: white space at the end of the node's own document. It tells a document from that of another writer who
             makes the same change. A write that is repeated because its response was lost compares documents by bytes.
 
@@ -215,11 +216,10 @@ async def _update_in_thread(
     store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
     """
     store = access.store
-    parent = store.parent_store() if access.target_path is None else None
     assert isinstance(store, BlockingStore)
     [key] = keys = rules_of(zarr_format).keys
     levels = [access, *map(access.sibling, ancestors(access.path))]
-    outside = [] if parent is None else [access._replace(store=parent[0], path="")]
+    outside = [level.sibling("") for level in levels_above(access)] if access.target_path is None else []
 
     def update() -> NodeMetadata | None:
         try:
@@ -333,16 +333,6 @@ def _missing_parents(access: NodeAccess, context: NodeContext) -> list[str]:
         for path, node in context.ancestors.items()
         if node is None and (not target or f"{path}/".startswith(f"{target}/"))
     ]
-
-
-async def create_group_document(access: NodeAccess, group: GroupMetadata) -> None:
-    """Store the document of an implicit group, unless another writer has created the group meanwhile."""
-    *_, (key, data) = render_node(group).items()
-    try:
-        await access.scheduled.set_if_absent(access.prefix + key, data)
-    except PreconditionFailedError:
-        if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
-            raise below_array_error(access, access.path) from None
 
 
 def _render_change(
