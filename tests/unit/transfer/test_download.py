@@ -58,8 +58,10 @@ async def test_all_bytes_arrive_with_one_request_for_each_small_object(
     assert files(tmp_path / "x") == TREE
     assert (report.objects, report.bytes, report.failed) == (len(TREE), sum(map(len, TREE.values())), ())
     fetched = len(TREE) - 1 + 11  # the large one in parts
-    # A listing of either store, two documents above the destination, the header of the journal, and its removal.
-    assert report.requests == 2 + 2 + fetched + len(TREE) + 2
+    levels = len((tmp_path / "x").parts) - 1
+    # A listing of either store, two documents of each level above the destination, the header of the journal, and its
+    # removal.
+    assert report.requests == 2 + 2 * levels + fetched + len(TREE) + 2
 
 
 async def test_small_objects_take_no_task() -> None:
