@@ -174,7 +174,7 @@ def test_a_replaced_file_keeps_its_mode(tree: Path) -> None:
     assert {os.stat(tree / "src.zarr" / name).st_mode & 0o777 for name in ("zarr.json", "c/0")} == {0o600}
 
 
-def test_a_directory_without_a_node_is_no_group(tree: Path) -> None:
+def test_an_empty_directory_is_no_group(tree: Path) -> None:
     (tree / "dst.zarr/empty/deeper").mkdir(parents=True)
     (tree / "dst.zarr/half").mkdir()
     (tree / "dst.zarr/half/.aiozarr-write~0-0-0").write_text("")

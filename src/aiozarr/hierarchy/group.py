@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, TypeV
 import numpy as np
 
 from aiozarr.common.formatting import printable
-from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
+from aiozarr.errors import (
+    ChildNotFoundError,
+    LimitError,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    NodeTypeError,
+)
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.changes import ChangeTracker, changes_of
 from aiozarr.hierarchy.members import (
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from aiozarr.hierarchy.info import GroupInfo
-    from aiozarr.hierarchy.members import ListedNode, Tree
+    from aiozarr.hierarchy.members import ListedNode, NodeError, Tree
     from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 
 AnyNode: TypeAlias = "Array | Group"
@@ -105,9 +112,14 @@ class Group(Node[GroupMetadata]):
         return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
-        """Return whether there is a node `name` below this group."""
+        """Return whether there is a node `name` below this group, also one whose document cannot be read."""
         path = join_path(self._path, name, self.zarr_format)
-        return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
+        try:
+            return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
+        except MetadataError as error:
+            if error.node != self._store.url_of(path):
+                raise  # it is this group's own document
+            return True
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
         """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
@@ -119,14 +131,20 @@ class Group(Node[GroupMetadata]):
 
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
-            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. `tree` reports it and continues.
+            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. Raised after the readable nodes;
+                `tree` shows the error instead.
         """
+        unreadable: list[NodeError] = []
         async with aclosing(self._levels(max_depth)) as levels:
             async for batch in levels:
                 for found in batch:
-                    if isinstance(found.metadata, Exception):
-                        raise found.metadata
-                    yield found.name, self._child(make_node, join_path(self._path, found.name, None), found.metadata)
+                    node = self._listed(found)
+                    if isinstance(node, Exception):
+                        unreadable.append(node)
+                    else:
+                        yield found.name, node
+        if unreadable:
+            raise unreadable[0]
 
     async def arrays(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, Array], None]:
         """Iterate over the arrays below, as `members` does."""
@@ -440,6 +458,15 @@ class Group(Node[GroupMetadata]):
         async with aclosing(levels):
             async for batch in levels:
                 yield batch
+
+    def _listed(self, found: ListedNode) -> AnyNode | NodeError:
+        """Return the handle of a listed node, or the error that its metadata cannot be read."""
+        if isinstance(found.metadata, Exception):
+            return found.metadata
+        try:
+            return self._child(make_node, join_path(self._path, found.name, None), found.metadata)
+        except (MetadataError, LimitError) as error:
+            return error
 
     def _child(self, make: MakeNode[N], path: str, metadata: NodeMetadata) -> N:
         options = HandleOptions(self.settings, self._options.mode, seen_changes=self._seen_changes)
