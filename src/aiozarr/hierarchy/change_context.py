@@ -346,10 +346,12 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
 
 def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> bool:
     """Return whether `stored` is left by an interrupted creation with `documents`: all but the node's own."""
-    own = [*documents][-1]
-    return stored.get(own) is None and all(
-        [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
-    )
+    return stored.get([*documents][-1]) is None and are_equal(stored, documents)
+
+
+def are_equal(stored: Documents, documents: Mapping[str, bytes]) -> bool:
+    """Return whether no other documents than some of `documents` are stored."""
+    return all([value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()])
 
 
 async def replace_documents(

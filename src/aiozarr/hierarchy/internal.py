@@ -25,7 +25,7 @@ from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.erase import check_erasable, erase_node, erase_objects, node_exists_error
 from aiozarr.hierarchy.group import AnyNode, Group, make_group, make_node
 from aiozarr.hierarchy.indexer import Indexer
-from aiozarr.hierarchy.members import ListedNode, NodeError, list_folders
+from aiozarr.hierarchy.members import ListedNode, NodeError, list_folders, list_others
 from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, resolve_dtype, storage_order

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,19 +22,21 @@ from aiozarr.errors import (
     MetadataError,
     NodeTypeError,
     PermissionDeniedError,
+    UnauthenticatedError,
     UnsupportedOperationError,
 )
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     find_format_below,
+    has_keys_below,
     parse_documents,
     read_as_group,
     read_documents,
     read_rest,
     unfinished_work,
 )
-from aiozarr.metadata.format_rules import check_node_name, join_path, rules_of
+from aiozarr.metadata.format_rules import check_node_name, document_write_order, join_path, rules_of
 from aiozarr.metadata.formats import consolidated_node
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX
@@ -113,6 +115,26 @@ async def list_folders(parent: NodeAccess) -> list[str]:
     """Return the names of the folders directly below a node, whatever its format."""
     _, prefixes = await parent.scheduled.list_dir(parent.prefix)
     return sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+
+
+async def list_others(parent: NodeAccess, names: Container[str]) -> list[str]:
+    """Return the names directly below a group that are neither its documents nor `names`; folders end with `/`.
+
+    The list is empty if the store cannot list, or refuses to.
+    """
+    if not parent.store.supports.listable:
+        return []
+    try:
+        keys, folders = await parent.scheduled.list_dir(parent.prefix)
+        others = [key for key in keys if document_write_order(key) is None]
+        for folder in folders:
+            name = folder[len(parent.prefix) :]
+            if name.removesuffix("/") not in names and name != JOURNAL_PREFIX:
+                # A directory of the local disk may be empty.
+                others += [folder] if await has_keys_below(parent.sibling(folder.removesuffix("/"))) else []
+    except (PermissionDeniedError, UnauthenticatedError):
+        return []
+    return sorted([key[len(parent.prefix) :] for key in others])
 
 
 def node_names(group: NodeName, folders: Sequence[str]) -> list[NodeName]:

@@ -17,6 +17,7 @@ from aiozarr.hierarchy.change_context import (
     NodeContext,
     as_consolidated,
     below_array_error,
+    are_equal,
     check_ancestor_formats,
     create_group_document,
     group_keys,
@@ -88,7 +89,11 @@ async def create_all(accesses: Sequence[NodeAccess], nodes: Sequence[NodeMetadat
             access, context, documents = accesses[number], contexts[number], all_documents[number]
 
             async def occupied() -> NodeExistsError | None:
-                unfinished = documents if lacks_own_document(context.documents, documents) else {}
+                # What an interrupted creation of the same node has stored does not hinder its repetition.
+                is_ours = lacks_own_document(context.documents, documents) or (
+                    was_interrupted(*accesses) and are_equal(context.documents, documents)
+                )
+                unfinished = documents if is_ours else {}
                 exists = context.exists and not unfinished
                 if overwrite or not (
                     exists or (context.has_keys_below and await is_occupied(access, nodes[number], unfinished))
@@ -106,7 +111,10 @@ async def create_all(accesses: Sequence[NodeAccess], nodes: Sequence[NodeMetadat
     async def apply(contexts: list[NodeContext], *accesses: NodeAccess) -> tuple[None, NodeChanges]:
         async def store(number: int) -> None:
             try:
-                await store_documents(accesses[number], all_documents[number], replace=overwrite)
+                documents = all_documents[number]
+                # Only an interrupted creation of the same node can have stored its own document.
+                is_repeated = contexts[number].documents.get([*documents][-1]) is not None
+                await store_documents(accesses[number], documents, replace=overwrite or is_repeated)
             except PreconditionFailedError as error:
                 raise await node_exists_error(accesses[number]) from error
 
