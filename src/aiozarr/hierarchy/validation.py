@@ -50,7 +50,8 @@ class Finding:
         severity: "error", "warning" or "note".
         rule: "invalid": the document cannot be read; "unsupported": it is valid, and uses an extension that aiozarr
             lacks; "lenient": it violates its format, and is read nevertheless; "formats": there are documents of
-            several formats, or the format differs from that of the group above; "consolidated": consolidated metadata differ from the node; "implicit": a group without a
+            several formats, or the format differs from that of the group above; "consolidated": consolidated metadata
+            differ from the node; "implicit": a group without a
             document.
         path: the node's path below the target.
         key: the document's key, if there is one.
