@@ -18,15 +18,8 @@ from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
 from aiozarr.engine import Engine, Target, bind_callback, run
-from aiozarr.hierarchy import Array, Group
-from aiozarr.hierarchy.internal import (
-    Casting,
-    CodecsLike,
-    DataTypeLike,
-    list_others,
-    open_node,
-    run_on_io_thread,
-)
+from aiozarr.hierarchy import Array, Group, internal
+from aiozarr.hierarchy.internal import Casting, CodecsLike, DataTypeLike, open_node
 from aiozarr.schedule.events import current_recorder, name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
@@ -211,7 +204,7 @@ async def _notes_of_others(nodes: Mapping[str, Array | Group], notes: Mapping[st
         children.get(parent, set[str]()).add(name)
 
     async def look(path: str) -> list[str]:
-        return await run_on_io_thread(nodes[path], partial(list_others, names=children[path]))
+        return await internal.run_on_io_thread(nodes[path], partial(internal.list_others, names=children[path]))
 
     groups, found = list(children), dict[str, str]()
     for path, others in zip(groups, await map_concurrently(look, groups), strict=True):

@@ -31,7 +31,6 @@ from aiozarr.hierarchy.consolidated_update import (
     invalidate,
     invalidate_all,
     rewrite_all,
-    store_groups_below,
     write_consolidated,
 )
 from aiozarr.hierarchy.group import Group, make_group
@@ -132,7 +131,7 @@ async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
         stored = ConsolidatedGroup(access, group, documents)
         # The sentinel is stored before the nodes are read, because a concurrent change of a node removes it.
         invalidated = await invalidate(stored, sentinel=True)
-        return await write_consolidated(invalidated, await store_groups_below(access, zarr_format))
+        return await write_consolidated(invalidated, await read_nodes_below(access, zarr_format))
 
     return await compare_and_swap(swap, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY)
 
@@ -246,5 +245,5 @@ class ConsolidatedAncestors:
         if isinstance(root, ArrayMetadata):
             return changes
         check_listable(access.store, "find the nodes of a copy")
-        below = await store_groups_below(access, zarr_format)
+        below = await read_nodes_below(access, zarr_format)
         return [*changes, *((join_path(access.path, name, None), metadata) for name, metadata in below.items())]

@@ -192,6 +192,7 @@ async def write_consolidated(group: ConsolidatedGroup, nodes: Mapping[str, NodeM
         PreconditionFailedError: another process has changed the group, or a node below it, meanwhile.
     """
     metadata = replace(group.metadata, consolidated=consolidate(group.metadata.zarr_format, nodes))
+    metadata = await _store_groups_between(group.access, metadata)
     await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])
     return metadata
 
@@ -216,26 +217,14 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
         if metadata is None:
             nodes = {key: node for key, node in nodes.items() if key != name and not key.startswith(f"{name}/")}
         elif metadata.zarr_format == group.zarr_format:
-            nodes |= consolidate(group.zarr_format, {name: metadata}).nodes
+            nodes[name] = consolidate(group.zarr_format, {name: metadata}).nodes[name]
     return replace(group, consolidated=replace(consolidated, nodes=with_groups_between(group.zarr_format, nodes)))
 
 
-async def store_groups_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
-    """Return all nodes below a group by name relative to it, after storing the documents of groups that lack them.
+async def _store_groups_between(access: NodeAccess, metadata: GroupMetadata) -> GroupMetadata:
+    """Store the documents of groups without one, and return the metadata of the group with them.
 
     Readers of consolidated metadata need the groups above each node, and other readers need their documents.
-
-    Raises:
-        MetadataError, LimitError, NodeTypeError: as `read_nodes_below`. Nothing is stored.
-    """
-    nodes, implicit = await read_nodes_below(access, zarr_format)
-    group = implicit_group(zarr_format)
-    await for_each(lambda name: create_group_document(_below(access, name), group), implicit)
-    return nodes
-
-
-async def _store_groups_between(access: NodeAccess, metadata: GroupMetadata) -> GroupMetadata:
-    """Store the documents of groups that the consolidated metadata of the group lacked, and return it with them.
 
     Raises:
         AiozarrError: one of `UNREADABLE`.
@@ -243,26 +232,21 @@ async def _store_groups_between(access: NodeAccess, metadata: GroupMetadata) -> 
     zarr_format, consolidated = metadata.zarr_format, metadata.consolidated
     assert consolidated is not None
     names = [name for name, node in consolidated.nodes.items() if isinstance(node, ImplicitNode)]
-    if not names:
-        return metadata
-    groups = [_below(access, name) for name in names]
+    groups = [access.sibling(join_path(access.path, name, None)) for name in names]
     await for_each(lambda group: check_ancestor_formats(access, [group.path], zarr_format), groups)
     await for_each(lambda group: create_group_document(group, implicit_group(zarr_format)), groups)
     stored = await map_concurrently(lambda group: read_explicit(group, zarr_format), groups)
     found = {name: node for name, node in zip(names, stored, strict=True) if node is not None}
-    nodes = {**consolidated.nodes, **consolidate(zarr_format, found).nodes}
+    others = {name: node for name, node in consolidated.nodes.items() if name not in found}
+    nodes = {**consolidate(zarr_format, found).nodes, **others}
     return replace(metadata, consolidated=replace(consolidated, nodes=nodes))
-
-
-def _below(access: NodeAccess, name: str) -> NodeAccess:
-    return access.sibling(join_path(access.path, name, None))
 
 
 async def complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
     """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
     zarr_format = group.metadata.zarr_format
     try:
-        nodes = await store_groups_below(group.access, zarr_format)
+        nodes = await read_nodes_below(group.access, zarr_format)
         return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
     except UNREADABLE:
         return None

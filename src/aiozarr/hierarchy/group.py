@@ -21,14 +21,7 @@ from aiozarr.errors import (
 )
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.changes import ChangeTracker, changes_of
-from aiozarr.hierarchy.members import (
-    BATCH_NODES,
-    check_depth,
-    check_listable,
-    find_node,
-    iter_nodes,
-    walk_levels,
-)
+from aiozarr.hierarchy.members import BATCH_NODES, check_depth, check_listable, find_node, iter_nodes, walk_levels
 from aiozarr.hierarchy.new_metadata import (
     ArrayOptions,
     new_array_with_data,
@@ -405,7 +398,7 @@ class Group(Node[GroupMetadata]):
             return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
         if not may_be_implicit and isinstance(consolidated.nodes.get(name), ImplicitNode):
             return await read_child(access, self.zarr_format, may_be_implicit=False)
-        return find_node(access.url, access.settings, consolidated, name)
+        return find_node(consolidated, name, access.url, access.settings)
 
     def _find_consolidated(self, path: str) -> NodeMetadata | None:
         """Return the metadata of a node as `_find` does, in any thread, or None if `_find` has to be called.
@@ -416,7 +409,7 @@ class Group(Node[GroupMetadata]):
         if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
             return None
         name = relative_name(path, self._path)
-        return find_node(self._store.url_of(path), self.settings, consolidated, name)
+        return find_node(consolidated, name, self._store.url_of(path), self.settings)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
         """Return the error of a missing node below this group; it names a sibling of nearly the same name."""

@@ -275,22 +275,6 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     return f"{name}/" != JOURNAL_PREFIX
 
 
-def find_node(url: str, settings: Settings, consolidated: Consolidated, name: str) -> NodeMetadata | None:
-    """Find the node `name` in the consolidated metadata of a group.
-
-    A group is returned with the consolidated metadata of the nodes below it.
-
-    Args:
-        url: the URL of the node itself.
-        settings: the settings of its group.
-        consolidated: the consolidated metadata of the group.
-        name: the node's name relative to the group.
-
-    Returns: the metadata, or None if there is no such node.
-    """
-    return _parse(consolidated, name, url, settings)
-
-
 def iter_nodes(
     consolidated: Consolidated,
     store: Store,
@@ -309,7 +293,8 @@ def iter_nodes(
         # One node at a time, because parsing a whole group would search all nodes for those below it.
         single = Consolidated(consolidated.zarr_format, {name: consolidated.nodes[name]}, consolidated.source)
         try:
-            found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)
+            url = store.url_of(join_path(path, name, zarr_format))
+            found = find_node(single, name, url, settings)
         except (MetadataError, LimitError) as error:
             yield ListedNode(name, error)
             continue
@@ -321,7 +306,11 @@ def iter_nodes(
             yield ListedNode(name, found)
 
 
-def _parse(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
+def find_node(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
+    """Return the node `name`, at `url`, from the consolidated metadata of a group; None: there is no such node.
+
+    A group is returned with the consolidated metadata of the nodes below it.
+    """
     return consolidated_node(consolidated, name, node=url, settings=settings, storage_transformers=None)
 
 
@@ -335,15 +324,14 @@ def _after_descendants(name: str) -> tuple[str, ...]:
     return (*parents, f"{last}\0")
 
 
-async def read_nodes_below(access: NodeAccess, zarr_format: int) -> tuple[dict[str, NodeMetadata], list[str]]:
-    """Return all nodes below the group by name relative to it, and the names of the groups without a document.
+async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
+    """Return all nodes below the group that have documents, by name relative to it.
 
     Raises:
         MetadataError, LimitError: a document cannot be read.
         NodeTypeError: a node is of another format.
     """
     nodes: dict[str, NodeMetadata] = {}
-    implicit: list[str] = []
     levels = walk_levels(lambda function: function(access), zarr_format)
     async with aclosing(levels):
         async for batch in levels:
@@ -357,6 +345,6 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> tuple[dict[s
                         url=access.url,
                         path=access.path,
                     )
-                nodes[node.name] = node.metadata
-                implicit += [node.name] if node.is_implicit else []
-    return nodes, implicit
+                if not node.is_implicit:
+                    nodes[node.name] = node.metadata
+    return nodes

@@ -17,14 +17,7 @@ from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.document import CHECKS, Document
 from aiozarr.metadata.extensions import may_be_ignored, unsupported_member
-from aiozarr.metadata.format_rules import (
-    ARRAY_KEY,
-    ATTRIBUTES_KEY,
-    CONSOLIDATED_MEMBER,
-    FORMATS,
-    GROUP_KEY,
-    V3_KEY,
-)
+from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, FORMATS, GROUP_KEY, V3_KEY
 from aiozarr.metadata.records import Consolidated, ImplicitNode
 from aiozarr.model import MAX_KEY_BYTES
 
