@@ -209,8 +209,8 @@ async def _notes_of_others(nodes: Mapping[str, Array | Group], notes: Mapping[st
     groups, found = list(children), dict[str, str]()
     for path, others in zip(groups, await map_concurrently(look, groups), strict=True):
         if others:
-            names = ", ".join(others[:MAX_NAMED]) + (", …" if others[MAX_NAMED:] else "")
-            note = f"not converted, because it is not part of a node: {printable(names)}"
+            names = printable(", ".join([*others[:MAX_NAMED], *["…"][: len(others) - MAX_NAMED]]))
+            note = f"not converted, because it is not part of a node: {names}"
             found[path] = f"{notes[path]}; {note}" if path in notes else note
     return found
 

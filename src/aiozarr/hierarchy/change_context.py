@@ -9,6 +9,7 @@ Documents are stored together: all of a node's or none, and only over the versio
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -272,6 +273,18 @@ def levels_above(access: NodeAccess) -> list[NodeAccess]:
             levels.append(access._replace(store=above[0], path=path))
             above = above[0].parent_store()
     return levels
+
+
+def link_target(access: NodeAccess) -> NodeAccess | None:
+    """Return the access to a node of the local disk through its real path, or None if no link is on the way to it."""
+    from aiozarr.stores.local.store import LocalStore
+
+    if not isinstance(store := access.store, LocalStore):
+        return None
+    below = [os.path.join(store.root, path) for path in (*ancestors(access.path), access.path)]
+    if store.identity == (LocalStore, os.fsencode(store.root)) and not any(map(os.path.islink, below[1:])):
+        return None
+    return access._replace(store=LocalStore("/", durable=store.durable), path=os.path.realpath(below[-1]).strip("/"))
 
 
 def accesses_through(root: NodeAccess, accesses: Iterable[NodeAccess]) -> list[NodeAccess]:

@@ -28,8 +28,10 @@ from aiozarr.hierarchy.consolidated_update import (
     UNREADABLE,
     NodeChanges,
     complete,
+    document_identity,
     invalidate,
     invalidate_all,
+    load_linked,
     rewrite_all,
     write_consolidated,
 )
@@ -179,7 +181,9 @@ class ConsolidatedAncestors:
             left = await self._load_interrupted([place for place in interrupted if place not in consolidated])
             left_places = {self._place(group) for group in left}
             await record(sorted(consolidated | left_places))
-            self._groups = await invalidate_all([group for group in groups if self._place(group) not in left_places])
+            left += await load_linked([self._access], groups)
+            known = {*map(document_identity, left)}
+            self._groups = await invalidate_all([group for group in groups if document_identity(group) not in known])
             self._interrupted = await gather_all(invalidate(group, sentinel=True) for group in left)
 
         # Open groups of this process notice at once that their metadata are invalid.

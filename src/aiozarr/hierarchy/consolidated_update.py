@@ -38,6 +38,8 @@ from aiozarr.hierarchy.change_context import (
     create_group_document,
     find_outermost,
     has_conditional_writes,
+    link_target,
+    load_consolidated_groups,
     unchanged_condition,
 )
 from aiozarr.hierarchy.changes import Removal, changes_of
@@ -108,9 +110,9 @@ async def update_nodes(
 
     async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup], list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
-        removed = await _load_removed(accesses)
-        documents = {_document_of(group) for group in removed}
-        kept = await invalidate_all([group for group in groups if _document_of(group) not in documents], remember)
+        removed = [*await _load_removed(accesses), *await load_linked(accesses, groups)]
+        documents = {document_identity(group) for group in removed}
+        kept = await invalidate_all([group for group in groups if document_identity(group) not in documents], remember)
         return context, kept, await gather_all(invalidate(group, sentinel=True, remember=remember) for group in removed)
 
     async with AsyncExitStack() as locks:
@@ -118,7 +120,7 @@ async def update_nodes(
         for access in sorted(accesses, key=lambda access: access.path):
             await locks.enter_async_context(access.lock())
         async with tracker.shared(store):
-            if apply_at_once is not None:
+            if apply_at_once is not None and link_target(accesses[0]) is None:
                 with tracker.recording(store):
                     if (completed_now := await apply_at_once(*accesses)) is not None:
                         return completed_now
@@ -127,7 +129,8 @@ async def update_nodes(
                 find_outermost(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
             (context, groups), outermost = await gather_all(requests)
-            if outermost is None and not groups and not removals_above(accesses):
+            linked = await load_linked(accesses, groups)
+            if outermost is None and not groups and not linked and not removals_above(accesses):
                 with tracker.recording(store):
                     result, _ = await apply(context, *accesses)
                 return result
@@ -141,9 +144,23 @@ async def update_nodes(
                     completed = await map_concurrently(complete, removed)
                     await rewrite_all([*groups, *(group for group in completed if group is not None)], changes)
                 for group in (*groups, *removed):
-                    tracker.removals.pop(_document_of(group), None)
+                    tracker.removals.pop(document_identity(group), None)
                 return result
     return await update_nodes(accesses_through(outermost, accesses), (), load, apply, apply_at_once=apply_at_once)
+
+
+async def load_linked(accesses: Sequence[NodeAccess], groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
+    """Return the consolidated groups that have nodes, which links lead to, by other names than `groups`."""
+    names = {
+        (document_identity(each), relative_name(node.path, each.access.path)) for each in groups for node in accesses
+    }
+    linked: dict[Hashable, ConsolidatedGroup] = {}
+    for target in filter(None, map(link_target, accesses)):
+        for zarr_format in DOCUMENT_KEYS:
+            for group in await load_consolidated_groups(target, ancestors(target.path), zarr_format):
+                if (document_identity(group), relative_name(target.path, group.access.path)) not in names:
+                    linked[document_identity(group)] = group
+    return list(linked.values())
 
 
 def was_interrupted(*accesses: NodeAccess) -> bool:
@@ -173,7 +190,7 @@ async def invalidate(
     rules, key = rules_of(group.metadata.zarr_format), _consolidated_key(group.metadata)
     if rules.consolidated_member is None:
         if remember is not None:
-            remember(_document_of(group), None)
+            remember(document_identity(group), None)
         await _erase_consolidated(group)
         return replace(group, documents={key: None})
     extra = {**group.metadata.extra, **({rules.consolidated_member: None} if sentinel else {})}
@@ -181,7 +198,7 @@ async def invalidate(
     if sentinel:
         data += bytes(random.choices(b" \n", k=SENTINEL_BITS))
     if remember is not None:
-        remember(_document_of(group), data)
+        remember(document_identity(group), data)
     return replace(group, documents={key: await _store_document(group, data)})
 
 
@@ -246,7 +263,9 @@ async def complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
     """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
     zarr_format = group.metadata.zarr_format
     try:
-        nodes = await read_nodes_below(group.access, zarr_format)
+        # Handles of another store may have the group, if a link leads to it.
+        with changes_of(group.access.engine).recording(group.access.store):
+            nodes = await read_nodes_below(group.access, zarr_format)
         return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
     except UNREADABLE:
         return None
@@ -306,7 +325,7 @@ async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGrou
         if not isinstance(metadata, GroupMetadata):
             return None
         group = ConsolidatedGroup(access, metadata, documents)
-        value, removal = documents[_consolidated_key(metadata)], removals.get(_document_of(group))
+        value, removal = documents[_consolidated_key(metadata)], removals.get(document_identity(group))
         stored = None if value is None else bytes(value.data)
         return group if removal is not None and stored == removal.document else None
 
@@ -335,7 +354,7 @@ def _identities(accesses: Sequence[NodeAccess]) -> frozenset[Hashable]:
     return frozenset(access.store.object_identity(access.prefix) for access in accesses)
 
 
-def _document_of(group: ConsolidatedGroup) -> Hashable:
+def document_identity(group: ConsolidatedGroup) -> Hashable:
     """Return the identity of the document with the consolidated metadata."""
     access = group.access
     return access.store.object_identity(access.prefix + _consolidated_key(group.metadata))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import index as as_index
@@ -29,7 +29,6 @@ from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     find_format_below,
-    has_keys_below,
     parse_documents,
     read_as_group,
     read_documents,
@@ -122,19 +121,11 @@ async def list_others(parent: NodeAccess, names: Container[str]) -> list[str]:
 
     The list is empty if the store cannot list, or refuses to.
     """
-    if not parent.store.supports.listable:
-        return []
-    try:
+    with suppress(PermissionDeniedError, UnauthenticatedError, UnsupportedOperationError):
         keys, folders = await parent.scheduled.list_dir(parent.prefix)
-        others = [key for key in keys if document_write_order(key) is None]
-        for folder in folders:
-            name = folder[len(parent.prefix) :]
-            if name.removesuffix("/") not in names and name != JOURNAL_PREFIX:
-                # A directory of the local disk may be empty.
-                others += [folder] if await has_keys_below(parent.sibling(folder.removesuffix("/"))) else []
-    except (PermissionDeniedError, UnauthenticatedError):
-        return []
-    return sorted([key[len(parent.prefix) :] for key in others])
+        found = [key[len(parent.prefix) :] for key in (*keys, *folders) if document_write_order(key) is None]
+        return sorted([name for name in found if name.removesuffix("/") not in names and name != JOURNAL_PREFIX])
+    return []
 
 
 def node_names(group: NodeName, folders: Sequence[str]) -> list[NodeName]:

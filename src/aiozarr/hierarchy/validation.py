@@ -218,11 +218,9 @@ def check_node(
         return
     if not formats:
         stored = {key for key, value in documents.items() if value is not None}
-        if not stored:
-            yield _finding("implicit", name, "a group without a document: other readers may not find it")
-        elif stored <= {rules.attributes_key for rules in FORMATS.values()}:
-            message = "a group of attributes without a document: other readers may find neither"
-            yield _finding("implicit", name, message)
+        if stored <= {rules.attributes_key for rules in FORMATS.values()}:
+            kind = "a group of attributes" if stored else "a group"
+            yield _finding("implicit", name, f"{kind} without a document: other readers may not find it")
         return
     error = _resolve(access, metadata)
     if error is not None:

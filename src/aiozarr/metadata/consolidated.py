@@ -95,7 +95,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         # Other keys, such as those of NCZarr, are not documents of the format.
         if name not in _V2_KEYS:
             if name.rpartition("\\")[2] in _V2_KEYS:
-                raise _not_below(key, "metadata")
+                _check_path(key, key, "metadata", 2)
             continue
         node = nodes.setdefault(path, {}) if slash else own
         if not isinstance(value, dict) or (document.duplicates and name != ATTRIBUTES_KEY):
@@ -186,11 +186,7 @@ def _check_path(path: str, key: str, member: str, zarr_format: int) -> None:
                 return
         except UnicodeEncodeError:
             pass
-    raise _not_below(key, member)
-
-
-def _not_below(key: str, member: str) -> InvalidMetadataError:
-    return InvalidMetadataError(
+    raise InvalidMetadataError(
         "this is not the path of a node below the group; open_group(use_consolidated=False) reads the nodes themselves",
         member=_member_path(member, key),
     )
