@@ -14,7 +14,7 @@ import pytest
 import aiozarr
 import aiozarr.sync as z
 from aiozarr.errors import StoreError
-from aiozarr.stores import FsspecStore, LocalStore, PrefixStore
+from aiozarr.stores import FsspecStore, LocalStore, MemoryStore, PrefixStore
 from tests.support.command_line import invoke, succeed
 
 
@@ -179,8 +179,60 @@ def test_an_empty_directory_is_no_group(tree: Path) -> None:
     (tree / "dst.zarr/half").mkdir()
     (tree / "dst.zarr/half/.aiozarr-write~0-0-0").write_text("")
     root = group(tree)
-    assert sorted(name for name, _ in root.members()) == ["b", "photos"]
+    assert sorted(name for name, _ in root.members()) == ["b"]
     z.consolidate_metadata(tree / "dst.zarr")
-    assert sorted(name for name, _ in group(tree).members(max_depth=None)) == ["b", "photos"]
+    assert sorted(name for name, _ in group(tree).members(max_depth=None)) == ["b"]
     root.create_array("empty", data=[1])
     assert "empty" in group(tree)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("target", ["one/a", "two/p/q/a"])
+@pytest.mark.parametrize("change", ["append", "attributes", "array at the link", "copy"])
+async def test_a_change_through_a_link_is_in_the_consolidated_metadata_of_both_names(
+    tmp_path: Path, zarr_format: int, target: str, change: str
+) -> None:
+    groups = [tmp_path / "one", tmp_path / "two"]
+    for group in groups:
+        await aiozarr.create_group(group, zarr_format=zarr_format)
+    await aiozarr.create_array(tmp_path / target, data=[1, 2], zarr_format=zarr_format)
+    (tmp_path / "one/link").symlink_to(tmp_path / target)
+    handles = [await aiozarr.consolidate_metadata(group) for group in groups]
+    if change == "append":
+        array = await handles[0].open("link")
+        assert isinstance(array, aiozarr.Array)
+        await array.append([3])
+    elif change == "attributes":
+        await (await aiozarr.open_array(tmp_path / "one", "link", mode="r+")).update_attributes({"x": 1})
+    elif change == "array at the link":
+        await (await aiozarr.open_array(tmp_path / "one/link", mode="r+")).resize(9)
+    else:
+        await aiozarr.copy(await _source(zarr_format), tmp_path / "one/link", overwrite=True)
+    for handle, group in zip(handles, groups, strict=True):
+        assert handle.metadata.consolidated is not None
+        shown = [
+            {name: (getattr(node, "shape", None), dict(node.attrs)) async for name, node in each.members(None)}
+            for each in (
+                handle,
+                await aiozarr.open_group(group, use_consolidated=True),
+                await aiozarr.open_group(group, use_consolidated=False),
+            )
+        ]
+        assert shown[0] == shown[1] == shown[2]
+
+
+async def test_a_change_through_a_link_outside_of_any_group_is_in_the_consolidated_metadata(tmp_path: Path) -> None:
+    await aiozarr.create_group(tmp_path / "one")
+    await aiozarr.create_array(tmp_path / "one/a", data=[1, 2])
+    await aiozarr.consolidate_metadata(tmp_path / "one")
+    (tmp_path / "link").symlink_to("one/a")
+    await (await aiozarr.open_array(tmp_path / "link", mode="r+")).append([3])
+    array = await (await aiozarr.open_group(tmp_path / "one", use_consolidated=True)).open("a")
+    assert isinstance(array, aiozarr.Array)
+    assert array.shape == (3,)
+
+
+async def _source(zarr_format: int) -> MemoryStore:
+    store = MemoryStore()
+    await aiozarr.create_array(store, data=[1.5, 2, 3, 4], zarr_format=zarr_format)
+    return store

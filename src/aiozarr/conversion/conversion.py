@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from aiozarr.common.concurrency import map_concurrently
+from aiozarr.common.formatting import printable
 from aiozarr.common.progress import ProgressLike, shown_progress
 from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
@@ -14,7 +18,7 @@ from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
 from aiozarr.engine import Engine, Target, bind_callback, run
-from aiozarr.hierarchy import Array, Group
+from aiozarr.hierarchy import Array, Group, internal
 from aiozarr.hierarchy.internal import Casting, CodecsLike, DataTypeLike, open_node
 from aiozarr.schedule.events import current_recorder, name_operation, observed
 from aiozarr.settings import Settings, settings_or_default
@@ -22,6 +26,9 @@ from aiozarr.stores import Store
 from aiozarr.transfer import OnError
 from aiozarr.transfer.copy import opened
 from aiozarr.transfer.copy_rules import check_disjoint
+
+MAX_NAMED = 5
+"""The names in a note about a group."""
 
 
 @observed("convert", lambda *_: None)
@@ -51,7 +58,8 @@ async def convert(
     """Convert the array or the tree at `source` into a new one at `destination`.
 
     Everything that no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of
-    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. The work is split into
+    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. Files in groups that
+    belong to no node are left out, and `ConversionReport.notes` names them. The work is split into
     tasks, whose regions consist of whole stored objects of the destination. Each object is written once and whole, by
     one task. Metadata documents are written last, so a conversion that is interrupted never looks complete.
 
@@ -183,7 +191,28 @@ async def _plan(
     temporary = destination if targets[2] is None else await opened(stack, targets[2], None, settings)
     name_operation(destination.url)
     await check_disjoint(source, destination)
-    return ConversionPlanner(destination, temporary, options, settings).plan(await source_nodes(source, settings))
+    nodes = await source_nodes(source, settings)
+    plan = ConversionPlanner(destination, temporary, options, settings).plan(nodes)
+    return replace(plan, notes={**plan.notes, **await _notes_of_others(nodes, plan.notes)})
+
+
+async def _notes_of_others(nodes: Mapping[str, Array | Group], notes: Mapping[str, str]) -> dict[str, str]:
+    """Return the notes of groups beside whose nodes something else is stored, which a conversion leaves out."""
+    children: dict[str, set[str]] = {path: set() for path, node in nodes.items() if isinstance(node, Group)}
+    for path in filter(None, nodes):
+        parent, _, name = path.rpartition("/")
+        children.get(parent, set[str]()).add(name)
+
+    async def look(path: str) -> list[str]:
+        return await internal.run_on_io_thread(nodes[path], partial(internal.list_others, names=children[path]))
+
+    groups, found = list(children), dict[str, str]()
+    for path, others in zip(groups, await map_concurrently(look, groups), strict=True):
+        if others:
+            names = printable(", ".join([*others[:MAX_NAMED], *["…"][: len(others) - MAX_NAMED]]))
+            note = f"not converted, because it is not part of a node: {names}"
+            found[path] = f"{notes[path]}; {note}" if path in notes else note
+    return found
 
 
 async def source_nodes(store: Store, settings: Settings, zarr_format: int | None = None) -> dict[str, Array | Group]:

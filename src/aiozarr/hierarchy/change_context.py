@@ -1,14 +1,15 @@
 """Loads the context of a node that is about to change, in one round trip: its documents, its ancestors, keys below.
 
 A change begins at the outermost group of a hierarchy, which may be above the root of the store. For example,
-`memory://q` may have consolidated metadata that contain the array of `open_array("memory://q/g", "a")`. The level above
-the root is therefore read concurrently with the other documents, and further levels only if it is a group.
+`memory://q` may have consolidated metadata that contain the array of `open_array("memory://q/g", "a")`. The levels
+above the root are therefore read concurrently with the other documents.
 
 Documents are stored together: all of a node's or none, and only over the version that was read.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,16 +33,16 @@ from aiozarr.hierarchy.node_access import (
     has_keys_below,
     have_keys_below,
     parse_documents,
-    read_documents,
     read_each,
+    read_explicit,
     read_kind,
     read_now,
 )
 from aiozarr.metadata.format_rules import ancestors, check_path, join_path, rules_of
-from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys
+from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, probe_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value
-from aiozarr.stores import BlockingStore, Store
+from aiozarr.stores import Store
 
 _UNREADABLE = (LimitError, PermissionDeniedError, UnauthenticatedError)
 """Errors of documents that count as missing."""
@@ -227,72 +228,85 @@ def group_keys(formats: Iterable[int] = tuple(DOCUMENT_KEYS)) -> tuple[str, ...]
     return tuple(key for number in formats if (key := rules_of(number).group_key) is not None)
 
 
-async def resolve_parent(access: NodeAccess, keys: Sequence[str], *, is_creation: bool = False) -> NodeAccess | None:
-    """Return the access to the node through the parent store, if one of `keys` there is the document of a group.
+async def find_outermost(access: NodeAccess, keys: Sequence[str], *, is_creation: bool = False) -> NodeAccess | None:
+    """Return the access to the root of the store through the store of the outermost group above it.
 
-    Returns: the access, or None if there is no parent store, no group, or its documents cannot be read.
+    All levels above the root are read concurrently, because a group may be above levels without documents. Documents
+    that cannot be read count as missing.
+
+    Args:
+        access: the access to a node of the store.
+        keys: the keys of the documents that make a group.
+        is_creation: refuse nodes below an array, whose documents are among `keys`.
+
+    Returns: the access, or None if no group is above the root, or the store has no parent store.
 
     Raises:
-        NodeTypeError: `is_creation`, and the parent is an array, or in a store without round trips any node above.
+        NodeTypeError: `is_creation`, and the nearest node above is an array.
     """
-    parent = None if access.target_path is not None or not keys else access.store.parent_store()
-    if parent is None:
-        return None
-    root = access._replace(store=parent[0], path="")
-    levels = [root, *_levels_above(root)] if is_creation and isinstance(parent[0], BlockingStore) else [root]
-    try:
-        path = join_path(check_path(parent[1], None), access.path, None)
-        read = await read_now([(level, keys) for level in levels], until_found=True) or []
-        documents = read[0] if read else await read_documents(root, keys)
-    except (InvalidKeyError, LimitError, PermissionDeniedError, UnauthenticatedError):
-        return None
-    if is_creation and _is_kind(root, documents, ArrayMetadata):
-        raise below_array_error(root, "")
-    if not _is_kind(root, documents, GroupMetadata):
-        await _check_no_array(levels[1:], read[1:], keys)
+    levels = levels_above(access) if access.target_path is None and keys else []
+    requests = [(level.sibling(""), keys) for level in levels]
+    outermost = None
+    read = await read_now(requests, in_one_call=True)
+    read = await read_each(requests, ignored=_UNREADABLE) if read is None else read
+    for number, ((level, _), documents) in enumerate(zip(requests, read, strict=True)):
+        if _is_kind(level, documents, ArrayMetadata):
+            if is_creation and outermost is None:
+                raise below_array_error(level, "")
+            break
+        if _is_kind(level, documents, GroupMetadata):
+            outermost = number
+    if outermost is None:
         return None
     # A parent store that is made after the probe shares its result.
     await has_conditional_writes(access.store)
-    parent = access.store.parent_store()
-    return None if parent is None else access._replace(store=parent[0], path=path)
+    return levels_above(access)[outermost]
 
 
-def _levels_above(root: NodeAccess) -> list[NodeAccess]:
-    """Return the accesses to the roots of the stores above, the nearest first."""
+def levels_above(access: NodeAccess) -> list[NodeAccess]:
+    """Return the accesses to the root of the store through the stores above it, the nearest first."""
     levels: list[NodeAccess] = []
-    above = root.store.parent_store()
+    above, path = access.store.parent_store(), ""
     with suppress(InvalidKeyError):
         while above is not None:
-            check_path(above[1], None)
-            levels.append(root._replace(store=above[0]))
+            path = join_path(check_path(above[1], None), path, None)
+            levels.append(access._replace(store=above[0], path=path))
             above = above[0].parent_store()
     return levels
 
 
-async def _check_no_array(levels: Sequence[NodeAccess], read: Sequence[Documents], keys: Sequence[str]) -> None:
-    """Check that the nearest node on these levels is no array; `read` has the documents of the first of them.
+def link_target(access: NodeAccess) -> NodeAccess | None:
+    """Return the access to a node of the local disk through its real path, or None if no link is on the way to it."""
+    from aiozarr.stores.local.store import LocalStore
 
-    Raises:
-        NodeTypeError: it is one.
-    """
-    for number, level in enumerate(levels):
-        try:
-            documents = read[number] if number < len(read) else await read_documents(level, keys)
-        except (LimitError, PermissionDeniedError, UnauthenticatedError):
-            return
-        if _is_kind(level, documents, ArrayMetadata):
-            raise below_array_error(level, "")
-        if _is_kind(level, documents, GroupMetadata):
-            return
+    if not isinstance(store := access.store, LocalStore):
+        return None
+    below = [os.path.join(store.root, path) for path in (*ancestors(access.path), access.path)]
+    if store.identity == (LocalStore, os.fsencode(store.root)) and not any(map(os.path.islink, below[1:])):
+        return None
+    return access._replace(store=LocalStore("/", durable=store.durable), path=os.path.realpath(below[-1]).strip("/"))
+
+
+def accesses_through(root: NodeAccess, accesses: Iterable[NodeAccess]) -> list[NodeAccess]:
+    """Return the accesses to nodes of a store through an access to the root of that store."""
+    root = root._replace(target_path=root.path)
+    return [root.sibling(join_path(root.path, access.path, None)) for access in accesses]
 
 
 async def resolve_outermost(accesses: Sequence[NodeAccess], keys: Sequence[str]) -> list[NodeAccess]:
     """Return the accesses, all of one store, through the store of the outermost group above the root."""
     root = accesses[0].sibling("")
-    while (parent := await resolve_parent(root, keys)) is not None:
-        root = parent
-    root = root._replace(target_path=root.path)
-    return [root.sibling(join_path(root.path, access.path, None)) for access in accesses]
+    return accesses_through(await find_outermost(root, keys) or root, accesses)
+
+
+async def create_group_document(access: NodeAccess, group: GroupMetadata) -> None:
+    """Store the document of an implicit group, unless another writer has created the group meanwhile."""
+    *_, (key, data) = render_node(group).items()
+    try:
+        await access.scheduled.set_if_absent(access.prefix + key, data)
+    except PreconditionFailedError:
+        if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
+            raise below_array_error(access, access.path) from None
 
 
 def _is_kind(root: NodeAccess, documents: Documents, kind: type[ArrayMetadata | GroupMetadata]) -> bool:
@@ -345,10 +359,12 @@ async def store_documents(access: NodeAccess, documents: Mapping[str, bytes], *,
 
 def lacks_own_document(stored: Documents, documents: Mapping[str, bytes]) -> bool:
     """Return whether `stored` is left by an interrupted creation with `documents`: all but the node's own."""
-    own = [*documents][-1]
-    return stored.get(own) is None and all(
-        [value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()]
-    )
+    return stored.get([*documents][-1]) is None and are_equal(stored, documents)
+
+
+def are_equal(stored: Documents, documents: Mapping[str, bytes]) -> bool:
+    """Return whether no other documents than some of `documents` are stored."""
+    return all([value is None or bytes(value.data) == documents.get(key) for key, value in stored.items()])
 
 
 async def replace_documents(

@@ -8,7 +8,7 @@ which groups had some, so that a resumed copy completes them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
@@ -17,6 +17,7 @@ from aiozarr.engine.open_store import Target
 from aiozarr.hierarchy.change_context import (
     MAX_SWAP_DELAY,
     ConsolidatedGroup,
+    create_group_document,
     group_keys,
     load_consolidated_groups,
     resolve_outermost,
@@ -27,19 +28,21 @@ from aiozarr.hierarchy.consolidated_update import (
     UNREADABLE,
     NodeChanges,
     complete,
+    document_identity,
     invalidate,
     invalidate_all,
+    load_linked,
     rewrite_all,
     write_consolidated,
 )
 from aiozarr.hierarchy.group import Group, make_group
-from aiozarr.hierarchy.members import check_listable, read_nodes_below, walk_levels
+from aiozarr.hierarchy.members import check_listable, read_nodes_below
 from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     check_format,
-    has_node_below,
+    find_format_below,
     implicit_group,
     node_not_found_error,
     parse_documents,
@@ -48,13 +51,10 @@ from aiozarr.hierarchy.node_access import (
     run_at_target,
     search_node,
 )
-from aiozarr.hierarchy.node_changes import create_group_document
 from aiozarr.metadata.format_rules import ancestors, join_path
 from aiozarr.metadata.formats import DOCUMENT_KEYS, probe_keys
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
-
-NEWEST_FORMAT = 3
 
 
 async def consolidate_metadata(
@@ -70,14 +70,15 @@ async def consolidate_metadata(
     Opening the group then reads the whole tree with one request. Format 2 stores consolidated metadata in
     `.zmetadata`, format 3 in the group's own `zarr.json`, as zarr-python does.
 
-    Later changes by aiozarr anywhere in the tree also update the consolidated metadata. That holds for targets further
-    down as long as the groups between have documents. Other programs may not update them; consolidate again then.
+    Later changes by aiozarr anywhere in the tree, also through targets further down, update the consolidated metadata
+    too. Other programs may not update them; consolidate again then. Groups below that have no document get one, because
+    readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are replaced.
 
     Args:
         target: a URL, a local path, or a `Store`.
         path: the group's path below that.
-        zarr_format: the format of the group; None: detected from the stored documents. If the group has none, those of
-            the arrays below it determine the format, and the group gets a document.
+        zarr_format: the format of the group; None: detected from the stored documents. If the group has none, a node
+            below it determines the format, and the group gets a document.
         storage_options: options of the store, for a URL.
         settings: limits and policies of reads and writes.
 
@@ -98,8 +99,10 @@ async def consolidate_metadata(
             options = HandleOptions(access.settings, "r+", owns_store, seen_changes=seen_changes)
             return make_group(access.store, access.path, metadata, options)
 
+        # Damaged consolidated metadata are replaced.
+        access = access._replace(use_consolidated=False)
         # Made before anything is stored: it checks that there is a group.
-        found, other = await search_node(access, zarr_format, may_be_implicit=True)
+        found, other = await search_node(access, zarr_format)
         if found is None:
             raise node_not_found_error(access.store, access.path, zarr_format, other)
         make(found)
@@ -110,41 +113,15 @@ async def consolidate_metadata(
         async with outermost.lock(), tracker.exclusive(outermost.store):
             with tracker.recording(outermost.store):
                 if await read_explicit(outermost, found.zarr_format) is None:
-                    found = await _store_implicit(outermost, zarr_format)
+                    await read_nodes_below(outermost, found.zarr_format)  # nothing is stored if one cannot be read
+                    # Readers of `.zmetadata` need a `.zgroup` beside it.
+                    await create_group_document(outermost, implicit_group(found.zarr_format))
                 metadata = await _consolidate(outermost, found.zarr_format)
             return make(metadata, tracker.count(access.store))
 
     return await run_at_target(
         update, target, path, zarr_format=zarr_format, storage_options=storage_options, settings=settings
     )
-
-
-async def _store_implicit(access: NodeAccess, zarr_format: int | None) -> GroupMetadata:
-    """Store the document of an implicit group, whose format is that of the arrays below unless it is given.
-
-    Readers of `.zmetadata` need a `.zgroup` beside it.
-
-    Raises:
-        MetadataError, LimitError, NodeTypeError: as `read_nodes_below`. Nothing is stored.
-    """
-    group = implicit_group(zarr_format or await find_format_below(access))
-    await read_nodes_below(access, group.zarr_format)
-    await create_group_document(access, group)
-    return group
-
-
-async def find_format_below(access: NodeAccess) -> int:
-    """Return the format of a group above the nodes that are stored below a path."""
-    levels = walk_levels(lambda function: function(access), NEWEST_FORMAT)
-    async with aclosing(levels):
-        async for batch in levels:
-            for node in batch:
-                if isinstance(node.metadata, ArrayMetadata) or (
-                    isinstance(node.metadata, GroupMetadata) and node.metadata.zarr_format != NEWEST_FORMAT
-                ):
-                    # Format 1 has no groups.
-                    return max(2, node.metadata.zarr_format)
-    return NEWEST_FORMAT
 
 
 async def _consolidate(access: NodeAccess, zarr_format: int) -> GroupMetadata:
@@ -204,7 +181,9 @@ class ConsolidatedAncestors:
             left = await self._load_interrupted([place for place in interrupted if place not in consolidated])
             left_places = {self._place(group) for group in left}
             await record(sorted(consolidated | left_places))
-            self._groups = await invalidate_all([group for group in groups if self._place(group) not in left_places])
+            left += await load_linked([self._access], groups)
+            known = {*map(document_identity, left)}
+            self._groups = await invalidate_all([group for group in groups if document_identity(group) not in known])
             self._interrupted = await gather_all(invalidate(group, sentinel=True) for group in left)
 
         # Open groups of this process notice at once that their metadata are invalid.
@@ -263,12 +242,12 @@ class ConsolidatedAncestors:
         """
         access = self._access
         root = await read_explicit(access)
-        if root is None and not await has_node_below(access):
+        zarr_format = await find_format_below(access) if root is None else root.zarr_format
+        if zarr_format is None:
             return [(access.path, None)]
         changes: NodeChanges = [(access.path, None), *([] if root is None else [(access.path, root)])]
         if isinstance(root, ArrayMetadata):
             return changes
         check_listable(access.store, "find the nodes of a copy")
-        zarr_format = await find_format_below(access) if root is None else root.zarr_format
         below = await read_nodes_below(access, zarr_format)
         return [*changes, *((join_path(access.path, name, None), metadata) for name, metadata in below.items())]

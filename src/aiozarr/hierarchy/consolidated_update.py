@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from aiozarr.common.concurrency import gather_all, map_concurrently
+from aiozarr.common.concurrency import for_each, gather_all, map_concurrently
 from aiozarr.engine.group_commit import compare_and_swap
 from aiozarr.errors import (
     LimitError,
@@ -33,17 +33,29 @@ from aiozarr.errors import (
 from aiozarr.hierarchy.change_context import (
     MAX_SWAP_DELAY,
     ConsolidatedGroup,
+    accesses_through,
+    check_ancestor_formats,
+    create_group_document,
+    find_outermost,
     has_conditional_writes,
-    resolve_outermost,
-    resolve_parent,
+    link_target,
+    load_consolidated_groups,
     unchanged_condition,
 )
 from aiozarr.hierarchy.changes import Removal, changes_of
 from aiozarr.hierarchy.members import read_nodes_below
-from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, parse_documents, read_documents
-from aiozarr.metadata.format_rules import ancestors, relative_name, rules_of
+from aiozarr.hierarchy.node_access import (
+    NodeAccess,
+    NodeMetadata,
+    implicit_group,
+    parse_documents,
+    read_documents,
+    read_explicit,
+)
+from aiozarr.metadata.consolidated import with_groups_between
+from aiozarr.metadata.format_rules import ancestors, join_path, relative_name, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, consolidate, probe_keys, render_node
-from aiozarr.metadata.records import GroupMetadata
+from aiozarr.metadata.records import GroupMetadata, ImplicitNode
 from aiozarr.model import Value
 
 C = TypeVar("C")
@@ -98,9 +110,9 @@ async def update_nodes(
 
     async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup], list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
-        removed = await _load_removed(accesses)
-        documents = {_document_of(group) for group in removed}
-        kept = await invalidate_all([group for group in groups if _document_of(group) not in documents], remember)
+        removed = [*await _load_removed(accesses), *await load_linked(accesses, groups)]
+        documents = {document_identity(group) for group in removed}
+        kept = await invalidate_all([group for group in groups if document_identity(group) not in documents], remember)
         return context, kept, await gather_all(invalidate(group, sentinel=True, remember=remember) for group in removed)
 
     async with AsyncExitStack() as locks:
@@ -108,20 +120,21 @@ async def update_nodes(
         for access in sorted(accesses, key=lambda access: access.path):
             await locks.enter_async_context(access.lock())
         async with tracker.shared(store):
-            if apply_at_once is not None:
+            if apply_at_once is not None and link_target(accesses[0]) is None:
                 with tracker.recording(store):
                     if (completed_now := await apply_at_once(*accesses)) is not None:
                         return completed_now
             requests: list[Coroutine[Any, Any, Any]] = [
                 load(*accesses),
-                resolve_parent(accesses[0], ancestor_keys, is_creation=is_creation),
+                find_outermost(accesses[0], ancestor_keys, is_creation=is_creation),
             ]
-            (context, groups), parent = await gather_all(requests)
-            if parent is None and not groups and not removals_above(accesses):
+            (context, groups), outermost = await gather_all(requests)
+            linked = await load_linked(accesses, groups)
+            if outermost is None and not groups and not linked and not removals_above(accesses):
                 with tracker.recording(store):
                     result, _ = await apply(context, *accesses)
                 return result
-        if parent is None:
+        if outermost is None:
             async with tracker.exclusive(store):
                 context, groups, removed = await compare_and_swap(
                     load_and_invalidate, max_swaps=MAX_INVALIDATIONS, max_delay=MAX_SWAP_DELAY
@@ -131,10 +144,23 @@ async def update_nodes(
                     completed = await map_concurrently(complete, removed)
                     await rewrite_all([*groups, *(group for group in completed if group is not None)], changes)
                 for group in (*groups, *removed):
-                    tracker.removals.pop(_document_of(group), None)
+                    tracker.removals.pop(document_identity(group), None)
                 return result
-    outermost = await resolve_outermost(accesses, ancestor_keys)
-    return await update_nodes(outermost, (), load, apply, apply_at_once=apply_at_once)
+    return await update_nodes(accesses_through(outermost, accesses), (), load, apply, apply_at_once=apply_at_once)
+
+
+async def load_linked(accesses: Sequence[NodeAccess], groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
+    """Return the consolidated groups that have nodes, which links lead to, by other names than `groups`."""
+    names = {
+        (document_identity(each), relative_name(node.path, each.access.path)) for each in groups for node in accesses
+    }
+    linked: dict[Hashable, ConsolidatedGroup] = {}
+    for target in filter(None, map(link_target, accesses)):
+        for zarr_format in DOCUMENT_KEYS:
+            for group in await load_consolidated_groups(target, ancestors(target.path), zarr_format):
+                if (document_identity(group), relative_name(target.path, group.access.path)) not in names:
+                    linked[document_identity(group)] = group
+    return list(linked.values())
 
 
 def was_interrupted(*accesses: NodeAccess) -> bool:
@@ -164,7 +190,7 @@ async def invalidate(
     rules, key = rules_of(group.metadata.zarr_format), _consolidated_key(group.metadata)
     if rules.consolidated_member is None:
         if remember is not None:
-            remember(_document_of(group), None)
+            remember(document_identity(group), None)
         await _erase_consolidated(group)
         return replace(group, documents={key: None})
     extra = {**group.metadata.extra, **({rules.consolidated_member: None} if sentinel else {})}
@@ -172,7 +198,7 @@ async def invalidate(
     if sentinel:
         data += bytes(random.choices(b" \n", k=SENTINEL_BITS))
     if remember is not None:
-        remember(_document_of(group), data)
+        remember(document_identity(group), data)
     return replace(group, documents={key: await _store_document(group, data)})
 
 
@@ -183,6 +209,7 @@ async def write_consolidated(group: ConsolidatedGroup, nodes: Mapping[str, NodeM
         PreconditionFailedError: another process has changed the group, or a node below it, meanwhile.
     """
     metadata = replace(group.metadata, consolidated=consolidate(group.metadata.zarr_format, nodes))
+    metadata = await _store_groups_between(group.access, metadata)
     await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])
     return metadata
 
@@ -192,7 +219,7 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
     consolidated = group.consolidated
     if consolidated is None:
         return None
-    nodes = dict(consolidated.nodes)
+    nodes = {name: node for name, node in consolidated.nodes.items() if not isinstance(node, ImplicitNode)}
     for changed_path, metadata in changes:
         if metadata is None and f"{path}/".startswith(f"{changed_path}/"):
             return None
@@ -207,15 +234,38 @@ def apply_changes(path: str, group: GroupMetadata, changes: NodeChanges) -> Grou
         if metadata is None:
             nodes = {key: node for key, node in nodes.items() if key != name and not key.startswith(f"{name}/")}
         elif metadata.zarr_format == group.zarr_format:
-            nodes |= consolidate(group.zarr_format, {name: metadata}).nodes
-    return replace(group, consolidated=replace(consolidated, nodes=nodes))
+            nodes[name] = consolidate(group.zarr_format, {name: metadata}).nodes[name]
+    return replace(group, consolidated=replace(consolidated, nodes=with_groups_between(group.zarr_format, nodes)))
+
+
+async def _store_groups_between(access: NodeAccess, metadata: GroupMetadata) -> GroupMetadata:
+    """Store the documents of groups without one, and return the metadata of the group with them.
+
+    Readers of consolidated metadata need the groups above each node, and other readers need their documents.
+
+    Raises:
+        AiozarrError: one of `UNREADABLE`.
+    """
+    zarr_format, consolidated = metadata.zarr_format, metadata.consolidated
+    assert consolidated is not None
+    names = [name for name, node in consolidated.nodes.items() if isinstance(node, ImplicitNode)]
+    groups = [access.sibling(join_path(access.path, name, None)) for name in names]
+    await for_each(lambda group: check_ancestor_formats(access, [group.path], zarr_format), groups)
+    await for_each(lambda group: create_group_document(group, implicit_group(zarr_format)), groups)
+    stored = await map_concurrently(lambda group: read_explicit(group, zarr_format), groups)
+    found = {name: node for name, node in zip(names, stored, strict=True) if node is not None}
+    others = {name: node for name, node in consolidated.nodes.items() if name not in found}
+    nodes = {**consolidate(zarr_format, found).nodes, **others}
+    return replace(metadata, consolidated=replace(consolidated, nodes=nodes))
 
 
 async def complete(group: ConsolidatedGroup) -> ConsolidatedGroup | None:
     """Return a group with the consolidated metadata of all nodes below it; None if one cannot be read."""
     zarr_format = group.metadata.zarr_format
     try:
-        nodes = await read_nodes_below(group.access, zarr_format)
+        # Handles of another store may have the group, if a link leads to it.
+        with changes_of(group.access.engine).recording(group.access.store):
+            nodes = await read_nodes_below(group.access, zarr_format)
         return replace(group, metadata=replace(group.metadata, consolidated=consolidate(zarr_format, nodes)))
     except UNREADABLE:
         return None
@@ -246,6 +296,10 @@ async def rewrite_all(groups: Sequence[ConsolidatedGroup], changes: NodeChanges)
         if metadata is None:
             return
         try:
+            metadata = await _store_groups_between(group.access, metadata)
+        except UNREADABLE:
+            return
+        try:
             await _store_document(group, render_node(metadata)[_consolidated_key(metadata)])
         except PreconditionFailedError:
             if rules_of(metadata.zarr_format).consolidated_in_own_document:
@@ -271,7 +325,7 @@ async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGrou
         if not isinstance(metadata, GroupMetadata):
             return None
         group = ConsolidatedGroup(access, metadata, documents)
-        value, removal = documents[_consolidated_key(metadata)], removals.get(_document_of(group))
+        value, removal = documents[_consolidated_key(metadata)], removals.get(document_identity(group))
         stored = None if value is None else bytes(value.data)
         return group if removal is not None and stored == removal.document else None
 
@@ -300,7 +354,7 @@ def _identities(accesses: Sequence[NodeAccess]) -> frozenset[Hashable]:
     return frozenset(access.store.object_identity(access.prefix) for access in accesses)
 
 
-def _document_of(group: ConsolidatedGroup) -> Hashable:
+def document_identity(group: ConsolidatedGroup) -> Hashable:
     """Return the identity of the document with the consolidated metadata."""
     access = group.access
     return access.store.object_identity(access.prefix + _consolidated_key(group.metadata))

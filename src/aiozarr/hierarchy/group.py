@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, TypeV
 import numpy as np
 
 from aiozarr.common.formatting import printable
-from aiozarr.errors import ChildNotFoundError, NodeExistsError, NodeNotFoundError, NodeTypeError
+from aiozarr.errors import (
+    ChildNotFoundError,
+    LimitError,
+    MetadataError,
+    NodeExistsError,
+    NodeNotFoundError,
+    NodeTypeError,
+)
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.changes import ChangeTracker, changes_of
-from aiozarr.hierarchy.members import (
-    BATCH_NODES,
-    check_depth,
-    check_listable,
-    find_node,
-    iter_nodes,
-    walk_levels,
-)
+from aiozarr.hierarchy.members import BATCH_NODES, check_depth, check_listable, find_node, iter_nodes, walk_levels
 from aiozarr.hierarchy.new_metadata import (
     ArrayOptions,
     new_array_with_data,
@@ -33,7 +33,7 @@ from aiozarr.hierarchy.node import HandleOptions, MakeNode, Node, wrong_kind_err
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, read_child, read_explicit
 from aiozarr.hierarchy.opening import missing_node_error, opens
 from aiozarr.metadata.format_rules import child_path, join_path, relative_name
-from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
+from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata, ImplicitNode
 from aiozarr.schedule.events import observed
 from aiozarr.stores import Store
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from aiozarr.hierarchy.info import GroupInfo
-    from aiozarr.hierarchy.members import ListedNode, Tree
+    from aiozarr.hierarchy.members import ListedNode, NodeError, Tree
     from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
 
 AnyNode: TypeAlias = "Array | Group"
@@ -105,9 +105,14 @@ class Group(Node[GroupMetadata]):
         return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
-        """Return whether there is a node `name` below this group."""
+        """Return whether there is a node `name` below this group, also one whose document cannot be read."""
         path = join_path(self._path, name, self.zarr_format)
-        return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
+        try:
+            return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
+        except MetadataError as error:
+            if error.node != self._store.url_of(path):
+                raise  # it is this group's own document
+            return True
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
         """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
@@ -119,14 +124,20 @@ class Group(Node[GroupMetadata]):
 
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
-            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. `tree` reports it and continues.
+            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. Raised after the readable nodes;
+                `tree` shows the error instead.
         """
+        unreadable: list[NodeError] = []
         async with aclosing(self._levels(max_depth)) as levels:
             async for batch in levels:
                 for found in batch:
-                    if isinstance(found.metadata, Exception):
-                        raise found.metadata
-                    yield found.name, self._child(make_node, join_path(self._path, found.name, None), found.metadata)
+                    node = self._listed(found)
+                    if isinstance(node, Exception):
+                        unreadable.append(node)
+                    else:
+                        yield found.name, node
+        if unreadable:
+            raise unreadable[0]
 
     async def arrays(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, Array], None]:
         """Iterate over the arrays below, as `members` does."""
@@ -366,8 +377,8 @@ class Group(Node[GroupMetadata]):
 
     async def _open_existing(self, name: str) -> AnyNode | None:
         path = child_path(self._path, name, self.zarr_format)
-        # An implicit group gets a document in formats that have no implicit groups.
-        found = await self._run_on_io_thread(partial(self._find, may_be_implicit=None), path)
+        # An implicit group gets a document, which other readers need.
+        found = await self._run_on_io_thread(partial(self._find, may_be_implicit=False), path)
         return None if found is None else self._child(make_node, path, found)
 
     async def _open_matching_array(self, name: str, shape: Any, dtype: DataTypeLike, exact: bool) -> Array | None:
@@ -379,13 +390,15 @@ class Group(Node[GroupMetadata]):
             raise wrong_kind_error(node.url, node.path, node.metadata)
         return check_matches(node, shape, dtype, exact=exact)
 
-    async def _find(self, access: NodeAccess, *, may_be_implicit: bool | None = True) -> NodeMetadata | None:
+    async def _find(self, access: NodeAccess, *, may_be_implicit: bool = True) -> NodeMetadata | None:
         """Return the metadata of a node below this group, from current consolidated metadata if there are any."""
         consolidated = await self._current_consolidated(access.sibling(self._path))
+        name = relative_name(access.path, self._path)
         if consolidated is None or access.path == self._path:
             return await read_child(access, self.zarr_format, may_be_implicit=may_be_implicit)
-        name = relative_name(access.path, self._path)
-        return find_node(access.url, access.settings, consolidated, name, self.zarr_format)
+        if not may_be_implicit and isinstance(consolidated.nodes.get(name), ImplicitNode):
+            return await read_child(access, self.zarr_format, may_be_implicit=False)
+        return find_node(consolidated, name, access.url, access.settings)
 
     def _find_consolidated(self, path: str) -> NodeMetadata | None:
         """Return the metadata of a node as `_find` does, in any thread, or None if `_find` has to be called.
@@ -396,7 +409,7 @@ class Group(Node[GroupMetadata]):
         if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:
             return None
         name = relative_name(path, self._path)
-        return find_node(self._store.url_of(path), self.settings, consolidated, name, self.zarr_format)
+        return find_node(consolidated, name, self._store.url_of(path), self.settings)
 
     async def _missing_child_error(self, access: NodeAccess) -> ChildNotFoundError:
         """Return the error of a missing node below this group; it names a sibling of nearly the same name."""
@@ -438,6 +451,15 @@ class Group(Node[GroupMetadata]):
         async with aclosing(levels):
             async for batch in levels:
                 yield batch
+
+    def _listed(self, found: ListedNode) -> AnyNode | NodeError:
+        """Return the handle of a listed node, or the error that its metadata cannot be read."""
+        if isinstance(found.metadata, Exception):
+            return found.metadata
+        try:
+            return self._child(make_node, join_path(self._path, found.name, None), found.metadata)
+        except (MetadataError, LimitError) as error:
+            return error
 
     def _child(self, make: MakeNode[N], path: str, metadata: NodeMetadata) -> N:
         options = HandleOptions(self.settings, self._options.mode, seen_changes=self._seen_changes)

@@ -25,7 +25,7 @@ from aiozarr.hierarchy.consolidated_update import NodeChanges, update_nodes
 from aiozarr.hierarchy.erase import check_erasable, erase_node, erase_objects, node_exists_error
 from aiozarr.hierarchy.group import AnyNode, Group, make_group, make_node
 from aiozarr.hierarchy.indexer import Indexer
-from aiozarr.hierarchy.members import ListedNode, list_folders
+from aiozarr.hierarchy.members import ListedNode, NodeError, list_folders, list_others
 from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, resolve_dtype, storage_order
@@ -34,7 +34,7 @@ from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
     check_format,
-    has_node_below,
+    find_format_below,
     implicit_group,
     node_not_found_error,
     read_documents,
@@ -67,9 +67,9 @@ def listed_levels(
     return group._levels(max_depth, folders=folders)
 
 
-def child_of(group: Group, name: str, metadata: NodeMetadata) -> AnyNode:
-    """Return the handle of a node below a group, of which `name` is the path relative to it."""
-    return group._child(make_node, join_path(group.path, name, None), metadata)
+def child_of(group: Group, found: ListedNode) -> AnyNode | NodeError:
+    """Return the handle of a node that was listed below a group, or the error that its metadata cannot be read."""
+    return group._listed(found)
 
 
 def current_child(group: Group, name: str) -> AnyNode | None:

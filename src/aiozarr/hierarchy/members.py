@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import index as as_index
@@ -23,20 +23,20 @@ from aiozarr.errors import (
     NodeTypeError,
     PermissionDeniedError,
     StoreError,
+    UnauthenticatedError,
     UnsupportedOperationError,
 )
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
-    has_keys_below,
-    has_node_below,
-    implicit_group,
+    find_format_below,
     parse_documents,
+    read_as_group,
     read_documents,
     read_rest,
     unfinished_work,
 )
-from aiozarr.metadata.format_rules import check_node_name, join_path, rules_of
+from aiozarr.metadata.format_rules import check_node_name, document_write_order, join_path, rules_of
 from aiozarr.metadata.formats import consolidated_node
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX
@@ -63,10 +63,14 @@ class NodeName:
 
 @dataclass(frozen=True)
 class ListedNode:
-    """A node below a group: its name relative to the group, and its metadata or the error of reading them."""
+    """A node below a group: its name relative to the group, and its metadata or the error of reading them.
+
+    `is_implicit`: it is a group without a document.
+    """
 
     name: str
     metadata: NodeMetadata | NodeError
+    is_implicit: bool = False
 
 
 def check_listable(store: Store, purpose: str) -> None:
@@ -111,6 +115,18 @@ async def list_folders(parent: NodeAccess) -> list[str]:
     """Return the names of the folders directly below a node, whatever its format."""
     _, prefixes = await parent.scheduled.list_dir(parent.prefix)
     return sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
+
+
+async def list_others(parent: NodeAccess, names: Container[str]) -> list[str]:
+    """Return the names directly below a group that are neither its documents nor `names`; folders end with `/`.
+
+    The list is empty if the store cannot list, or refuses to.
+    """
+    with suppress(PermissionDeniedError, UnauthenticatedError, UnsupportedOperationError):
+        keys, folders = await parent.scheduled.list_dir(parent.prefix)
+        found = [key[len(parent.prefix) :] for key in (*keys, *folders) if document_write_order(key) is None]
+        return sorted([name for name in found if name.removesuffix("/") not in names and name != JOURNAL_PREFIX])
+    return []
 
 
 def node_names(group: NodeName, folders: Sequence[str]) -> list[NodeName]:
@@ -213,17 +229,14 @@ def render_tree(root: str, nodes: Iterable[ListedNode]) -> Tree:
 async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
     """Read the node of this name.
 
-    A directory without documents is an implicit group. In formats without implicit groups, other readers open only the
-    arrays below it; here it is a group if there are any.
+    A directory without documents is an implicit group if a node is below it. Other readers open only that node.
     """
     at_name = access.sibling(join_path(access.path, name.name, name.zarr_format))
-    rules = rules_of(name.zarr_format)
+    rules, is_implicit = rules_of(name.zarr_format), False
     try:
         # Only its own documents, because the consolidated metadata of a subgroup are not used here.
-        async def read() -> NodeMetadata | None:
-            return parse_documents(at_name, await read_documents(at_name, rules.own_keys), name.zarr_format)
-
-        metadata = await read()
+        documents = await read_documents(at_name, rules.own_keys)
+        metadata = parse_documents(at_name, documents, name.zarr_format)
         if metadata is None:
             metadata = await read_rest(at_name, rules.keys)
         # A directory of a reserved name without documents belongs to another program.
@@ -234,18 +247,16 @@ async def _load(access: NodeAccess, name: NodeName) -> ListedNode | None:
             if folders:
                 raise StoreError("the document is a folder, or a link that cannot be followed", key=min(folders))
         if metadata is None and not is_reserved:
-            # A directory of the local disk may be empty if a killed process left it.
-            is_group = await (has_keys_below if rules.has_implicit_groups else has_node_below)(at_name)
-            if is_group is not False and not await unfinished_work(at_name):
-                # Read again, because an array whose document was missed once would be shown as a group.
-                metadata = await read() or implicit_group(name.zarr_format)
+            zarr_format = await find_format_below(at_name)
+            if zarr_format is not None and not await unfinished_work(at_name):
+                metadata, is_implicit = await read_as_group(at_name, zarr_format)
     except (MetadataError, LimitError, StoreError) as error:
         # A disk that cannot read one node, as behind a dangling link, can read others. A server that fails cannot.
         is_local = isinstance(at_name.store, BlockingStore)
         if isinstance(error, StoreError) and not (is_local or isinstance(error, PermissionDeniedError)):
             raise
         return ListedNode(name.name, error)
-    return None if metadata is None else ListedNode(name.name, metadata)
+    return None if metadata is None else ListedNode(name.name, metadata, is_implicit)
 
 
 def _label(node: ListedNode) -> str:
@@ -263,32 +274,6 @@ def _is_node_name(name: str, zarr_format: int) -> bool:
     except InvalidKeyError:
         return False
     return f"{name}/" != JOURNAL_PREFIX
-
-
-def find_node(
-    url: str, settings: Settings, consolidated: Consolidated, name: str, zarr_format: int
-) -> NodeMetadata | None:
-    """Find the node `name` in the consolidated metadata of a group of this format.
-
-    A group is returned with the consolidated metadata of the nodes below it. In format 3, a path above a node is an
-    implicit group.
-
-    Args:
-        url: the URL of the node itself.
-        settings: the settings of its group.
-        consolidated: the consolidated metadata of the group.
-        name: the node's name relative to the group.
-        zarr_format: the format of the group.
-
-    Returns: the metadata, or None if there is no such node.
-    """
-    found = _parse(consolidated, name, url, settings)
-    if found is None and rules_of(zarr_format).has_implicit_groups:
-        nodes = consolidated.nodes
-        below = {each[len(name) + 1 :]: nodes[each] for each in nodes if each.startswith(f"{name}/")}
-        if below:
-            return replace(implicit_group(), consolidated=replace(consolidated, nodes=below))
-    return found
 
 
 def iter_nodes(
@@ -309,9 +294,8 @@ def iter_nodes(
         # One node at a time, because parsing a whole group would search all nodes for those below it.
         single = Consolidated(consolidated.zarr_format, {name: consolidated.nodes[name]}, consolidated.source)
         try:
-            found = _parse(single, name, store.url_of(join_path(path, name, zarr_format)), settings)
-        except InvalidKeyError:
-            continue
+            url = store.url_of(join_path(path, name, zarr_format))
+            found = find_node(single, name, url, settings)
         except (MetadataError, LimitError) as error:
             yield ListedNode(name, error)
             continue
@@ -323,7 +307,11 @@ def iter_nodes(
             yield ListedNode(name, found)
 
 
-def _parse(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
+def find_node(consolidated: Consolidated, name: str, url: str, settings: Settings) -> NodeMetadata | None:
+    """Return the node `name`, at `url`, from the consolidated metadata of a group; None: there is no such node.
+
+    A group is returned with the consolidated metadata of the nodes below it.
+    """
     return consolidated_node(consolidated, name, node=url, settings=settings, storage_transformers=None)
 
 
@@ -338,7 +326,7 @@ def _after_descendants(name: str) -> tuple[str, ...]:
 
 
 async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, NodeMetadata]:
-    """Return all nodes below the group by name relative to it.
+    """Return all nodes below the group that have documents, by name relative to it.
 
     Raises:
         MetadataError, LimitError: a document cannot be read.
@@ -358,5 +346,6 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, No
                         url=access.url,
                         path=access.path,
                     )
-                nodes[node.name] = node.metadata
+                if not node.is_implicit:
+                    nodes[node.name] = node.metadata
     return nodes

@@ -38,7 +38,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
 )
 from aiozarr.metadata.format_rules import ancestors, check_path, document_write_order, key_prefix, rules_of
-from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys
+from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, likely_keys, parse_node, probe_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import CONVERSION_JOURNAL_KEY, JOURNAL_HEADER_KEY, Value
 from aiozarr.schedule.events import Report, current_recorder
@@ -239,13 +239,13 @@ async def _request_documents(access: NodeAccess, keys: Sequence[str]) -> Documen
 
 
 async def read_now(
-    requests: Sequence[tuple[NodeAccess, Sequence[str]]], *, until_found: bool = False
+    requests: Sequence[tuple[NodeAccess, Sequence[str]]], *, in_one_call: bool = False
 ) -> list[Documents] | None:
     """Read documents of nodes of a local store in one thread, without a request for each.
 
     Args:
         requests: the nodes, each with the keys of its documents.
-        until_found: no documents are read after the first node that has one.
+        in_one_call: one call of a thread reads all of them, because few are stored.
 
     Returns: the documents of each node. None: each has to be requested, because the store overrides reads, the requests
     are counted, or one has failed and may be repeated.
@@ -254,14 +254,9 @@ async def read_now(
         return None
 
     def read(*requests: tuple[NodeAccess, Sequence[str]]) -> list[Documents]:
-        found: list[Documents] = []
-        for access, keys in requests:
-            found.append(fetch_now(access, keys))
-            if until_found and any(value is not None for value in found[-1].values()):
-                break
-        return found
+        return [fetch_now(access, keys) for access, keys in requests]
 
-    calls = [partial(read, *requests)] if until_found else [partial(read, each) for each in requests]
+    calls = [partial(read, *requests)] if in_one_call else [partial(read, each) for each in requests]
     futures = [*map(call_batches().start, calls)]
     try:
         return [*chain(*[await each for each in futures])]
@@ -307,19 +302,19 @@ async def read_explicit(access: NodeAccess, zarr_format: int | None = None) -> N
 
 
 async def search_node(
-    access: NodeAccess, zarr_format: int | None = None, *, may_be_implicit: bool | None = None
+    access: NodeAccess, zarr_format: int | None = None, *, may_be_implicit: bool = True
 ) -> tuple[NodeMetadata | None, NodeMetadata | None]:
     """Search for the node at a path, of this format or, with None, of any.
 
     Without a format, the documents of the format that was last seen nearby are requested first, and those of newer
     formats, or else the documents of all formats at once. The store is listed only if none of them is stored; if there
-    are keys below the path, other documents, or the documents of arrays above it, are read.
+    are keys below the path, other documents, or the documents of arrays above it, are read. An implicit group has the
+    format of a node below it.
 
     Args:
         access: the access to the node.
         zarr_format: the format, or None.
-        may_be_implicit: whether keys below a path without documents may make a group; None: if the format has such
-            groups.
+        may_be_implicit: whether a path without documents may be a group because a node is below it.
 
     Returns: the metadata, also of an implicit group, or None; and the node of another format if there is only that.
     """
@@ -340,18 +335,14 @@ async def search_node(
     has_keys = await has_keys_below(access)
     if has_keys is False:
         return None, None
-    if may_be_implicit is None:
-        may_be_implicit = zarr_format is None or rules_of(zarr_format).has_implicit_groups
     probes: list[Coroutine[Any, Any, Any]] = [read_rest(access, documents, is_refusal_missing=zarr_format is not None)]
-    probes += [_is_implicit_group(access)] if has_keys and may_be_implicit else []
-    other, *is_implicit = await gather_all(probes)
-    if other is None:
-        return (implicit_group(zarr_format or 3) if is_implicit == [True] else None), None
-    return (other, None) if zarr_format is None else (None, other)
+    probes += [_read_implicit_group(access)] if has_keys and may_be_implicit else []
+    other = next((each for each in await gather_all(probes) if each is not None), None)
+    return (other, None) if other is None or zarr_format in (None, other.zarr_format) else (None, other)
 
 
 async def read_node(access: NodeAccess, zarr_format: int | None = None) -> NodeMetadata | None:
-    """Read the metadata of a node. Keys below a path without documents make an implicit group.
+    """Read the metadata of a node. A node below a path without documents makes an implicit group.
 
     Returns: the metadata, or None if there is no node.
     """
@@ -359,12 +350,8 @@ async def read_node(access: NodeAccess, zarr_format: int | None = None) -> NodeM
     return found
 
 
-async def read_child(
-    access: NodeAccess, zarr_format: int, *, may_be_implicit: bool | None = True
-) -> NodeMetadata | None:
-    """Read the metadata of a node below a group of this format. A node of another format counts if it has documents.
-
-    Keys below a path without documents make a group of the same format, as in listings.
+async def read_child(access: NodeAccess, zarr_format: int, *, may_be_implicit: bool = True) -> NodeMetadata | None:
+    """Read the metadata of a node below a group of this format. A node of another format counts, too.
 
     Returns: the metadata, or None if there is no node.
     """
@@ -461,19 +448,36 @@ def _is_refusal(error: StoreError) -> bool:
     return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
 
 
-async def _is_implicit_group(access: NodeAccess) -> bool:
-    """Return whether keys below a path without documents make it a group.
+async def _read_implicit_group(access: NodeAccess) -> NodeMetadata | None:
+    """Read the group that a node below a path without documents implies (v3 core specification).
 
-    Inside a hierarchy they do: below a group, or above another node, which implies the group (v3 core specification).
-    Below an array they are chunks.
+    Returns: the metadata, or None if there is no node below. Below an array, keys are chunks.
     """
     array_keys = [rules_of(number).array_key for number in DOCUMENT_KEYS]
     probes: list[Coroutine[Any, Any, Any]] = [unfinished_work(access)]
     probes += [read_kind(access.sibling(path), array_keys) for path in ancestors(access.path)]
     unfinished, *above = await gather_all(probes)
     if unfinished or any(isinstance(each, ArrayMetadata) for each in above):
-        return False
-    return any(each is not None for each in above) or await has_node_below(access)
+        return None
+    zarr_format = await find_format_below(access)
+    return None if zarr_format is None else (await read_as_group(access, zarr_format))[0]
+
+
+async def read_as_group(access: NodeAccess, zarr_format: int) -> tuple[NodeMetadata, bool]:
+    """Read the documents of this format at a path with a node below, again: one that was missed once would be hidden.
+
+    Returns: the metadata of the node, or else those of an implicit group with the attributes that are stored there; and
+    whether it is implicit.
+    """
+    documents = await read_documents(access, rules_of(zarr_format).own_keys)
+    found = parse_documents(access, documents, zarr_format)
+    if found is not None:
+        return found, False
+    group = {key: Value(data, None, len(data)) for key, data in render_node(implicit_group(zarr_format)).items()}
+    stored = {key: value for key, value in documents.items() if value is not None}
+    implicit = parse_documents(access, {**group, **stored}, zarr_format)
+    assert implicit is not None
+    return implicit, True
 
 
 async def unfinished_work(access: NodeAccess) -> str | None:
@@ -486,25 +490,30 @@ async def unfinished_work(access: NodeAccess) -> str | None:
     return next((work for work, journal in zip(keys, found, strict=True) if journal is not None), None)
 
 
-async def has_node_below(access: NodeAccess) -> bool:
-    """Return whether a node is stored below a path, by levels and in at most `MAX_SEARCHED_PREFIXES` folders."""
+async def find_format_below(access: NodeAccess) -> int | None:
+    """Return the format of a group above a node that is stored at or below a path, or None if there is no node.
+
+    Searches by levels, in at most `MAX_SEARCHED_PREFIXES` folders.
+    """
     level, left = [access.prefix], MAX_SEARCHED_PREFIXES
     while level and left:
         level, left = level[:left], left - min(left, len(level))
-        found = await map_concurrently(lambda prefix: _folders_or_document(access, prefix), level)
-        if any(folders is None for folders in found):
-            return True
-        level = [folder for folders in found for folder in folders or ()]
-    return False
+        found = await map_concurrently(lambda prefix: _folders_or_format(access, prefix), level)
+        formats = [each for each in found if isinstance(each, int)]
+        if formats:
+            return formats[0]
+        level = [folder for folders in found if not isinstance(folders, int) for folder in folders]
+    return None
 
 
-async def _folders_or_document(access: NodeAccess, prefix: str) -> list[str] | None:
-    """Return the folders below a prefix in which a node may be stored, or None if one was found."""
+async def _folders_or_format(access: NodeAccess, prefix: str) -> list[str] | int:
+    """Return the folders below a prefix in which a node may be stored, or the format of a group above one."""
     count, is_flat = 0, True
     async with aclosing(access.scheduled.scan(prefix)) as entries:
         async for entry in entries:
-            if _makes_node(entry.key):
-                return None
+            zarr_format = _format_of_key(entry.key)
+            if zarr_format is not None:
+                return zarr_format
             count += 1
             is_flat = is_flat and "/" not in entry.key[len(prefix) :]
             if count == MAX_SEARCHED_OBJECTS or (count >= LISTED_OBJECTS and not is_flat):
@@ -514,12 +523,15 @@ async def _folders_or_document(access: NodeAccess, prefix: str) -> list[str] | N
     if is_flat:
         return []
     keys, folders = await access.scheduled.list_dir(prefix)
-    return None if any(map(_makes_node, keys)) else folders
+    return next((each for each in map(_format_of_key, keys) if each is not None), folders)
 
 
-def _makes_node(key: str) -> bool:
-    """Return whether `key` names the document of an array or a group; attributes alone do not make a node."""
-    return document_write_order(key) == 1
+def _format_of_key(key: str) -> int | None:
+    """Return the format of a group above the node that `key` is a document of; attributes alone do not make a node."""
+    if document_write_order(key) != 1:
+        return None
+    # Format 1 has no groups.
+    return next(max(2, number) for number, keys in DOCUMENT_KEYS.items() if key.rpartition("/")[2] in keys)
 
 
 MAX_PLACES = 4096

@@ -15,11 +15,14 @@ from aiozarr.hierarchy.change_context import (
     MAX_SWAP_DELAY,
     ConsolidatedGroup,
     NodeContext,
+    are_equal,
     as_consolidated,
     below_array_error,
     check_ancestor_formats,
+    create_group_document,
     group_keys,
     lacks_own_document,
+    levels_above,
     load_consolidated_ancestors,
     load_contexts,
     replace_documents,
@@ -40,7 +43,6 @@ from aiozarr.hierarchy.node_access import (
     node_not_found_error,
     parse_documents,
     read_documents,
-    read_explicit,
     read_node,
 )
 from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, ancestors, check_new_path, rules_of
@@ -87,7 +89,11 @@ async def create_all(accesses: Sequence[NodeAccess], nodes: Sequence[NodeMetadat
             access, context, documents = accesses[number], contexts[number], all_documents[number]
 
             async def occupied() -> NodeExistsError | None:
-                unfinished = documents if lacks_own_document(context.documents, documents) else {}
+                # What an interrupted creation of the same node has stored does not hinder its repetition.
+                is_ours = lacks_own_document(context.documents, documents) or (
+                    was_interrupted(*accesses) and are_equal(context.documents, documents)
+                )
+                unfinished = documents if is_ours else {}
                 exists = context.exists and not unfinished
                 if overwrite or not (
                     exists or (context.has_keys_below and await is_occupied(access, nodes[number], unfinished))
@@ -105,7 +111,10 @@ async def create_all(accesses: Sequence[NodeAccess], nodes: Sequence[NodeMetadat
     async def apply(contexts: list[NodeContext], *accesses: NodeAccess) -> tuple[None, NodeChanges]:
         async def store(number: int) -> None:
             try:
-                await store_documents(accesses[number], all_documents[number], replace=overwrite)
+                documents = all_documents[number]
+                # Only an interrupted creation of the same node can have stored its own document.
+                is_repeated = contexts[number].documents.get([*documents][-1]) is not None
+                await store_documents(accesses[number], documents, replace=overwrite or is_repeated)
             except PreconditionFailedError as error:
                 raise await node_exists_error(accesses[number]) from error
 
@@ -143,7 +152,7 @@ async def update_node(
         change: returns the new metadata, in any thread. Nothing is stored if it returns its argument.
         then: called with the new metadata before another task of this process may change the node.
         before: called with the present and the new metadata before the new ones are stored.
-        may_be_implicit: whether keys below the path make it an implicit group, in formats that have these.
+        may_be_implicit: whether a node below the path makes it an implicit group.
         mark: white space at the end of the node's own document. It tells a document from that of another writer who
             makes the same change. A write that is repeated because its response was lost compares documents by bytes.
 
@@ -215,11 +224,10 @@ async def _update_in_thread(
     store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
     """
     store = access.store
-    parent = store.parent_store() if access.target_path is None else None
     assert isinstance(store, BlockingStore)
     [key] = keys = rules_of(zarr_format).keys
     levels = [access, *map(access.sibling, ancestors(access.path))]
-    outside = [] if parent is None else [access._replace(store=parent[0], path="")]
+    outside = [level.sibling("") for level in levels_above(access)] if access.target_path is None else []
 
     def update() -> NodeMetadata | None:
         try:
@@ -333,16 +341,6 @@ def _missing_parents(access: NodeAccess, context: NodeContext) -> list[str]:
         for path, node in context.ancestors.items()
         if node is None and (not target or f"{path}/".startswith(f"{target}/"))
     ]
-
-
-async def create_group_document(access: NodeAccess, group: GroupMetadata) -> None:
-    """Store the document of an implicit group, unless another writer has created the group meanwhile."""
-    *_, (key, data) = render_node(group).items()
-    try:
-        await access.scheduled.set_if_absent(access.prefix + key, data)
-    except PreconditionFailedError:
-        if isinstance(await read_explicit(access, group.zarr_format), ArrayMetadata):
-            raise below_array_error(access, access.path) from None
 
 
 def _render_change(

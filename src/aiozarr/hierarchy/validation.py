@@ -21,7 +21,7 @@ from aiozarr.hierarchy.node_access import (
     require_node,
     run_at_target,
 )
-from aiozarr.metadata.format_rules import join_path, rules_of
+from aiozarr.metadata.format_rules import FORMATS, join_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, PROBE_KEYS, consolidated_node
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
@@ -50,7 +50,8 @@ class Finding:
         severity: "error", "warning" or "note".
         rule: "invalid": the document cannot be read; "unsupported": it is valid, and uses an extension that aiozarr
             lacks; "lenient": it violates its format, and is read nevertheless; "formats": there are documents of
-            several formats; "consolidated": consolidated metadata differ from the node; "implicit": a group without a
+            several formats, or the format differs from that of the group above; "consolidated": consolidated metadata
+            differ from the node; "implicit": a group without a
             document.
         path: the node's path below the target.
         key: the document's key, if there is one.
@@ -142,7 +143,7 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
     if not isinstance(root, GroupMetadata):
         return
     consolidated = root.consolidated
-    seen: set[str] = set()
+    formats = {"": root.zarr_format}
     levels = _levels(access, root)
     async with aclosing(levels):
         async for batch in levels:
@@ -150,15 +151,20 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
             stored = await map_concurrently(_documents_of, list(zip(batch, children, strict=True)))
             for listed, child, documents in zip(batch, children, stored, strict=True):
                 report.nodes += 1
-                seen.add(listed.name)
+                above = formats.get(listed.name.rpartition("/")[0], root.zarr_format)
+                formats[listed.name] = getattr(listed.metadata, "zarr_format", above)
                 for finding in counted(check_node(child, listed.name, listed.metadata, documents)):
                     yield finding
+                if formats[listed.name] != above:
+                    message = f"a node of format {formats[listed.name]} below a group of format {above}, which other"
+                    for finding in counted(iter([_finding("formats", listed.name, f"{message} readers do not list")])):
+                        yield finding
                 if consolidated is not None and not isinstance(listed.metadata, Exception):
                     found = compare_consolidated(child, listed.name, listed.metadata, consolidated, documents)
                     for finding in counted(found):
                         yield finding
     if consolidated is not None:
-        for name in sorted(consolidated.nodes.keys() - seen):
+        for name in sorted(consolidated.nodes.keys() - formats.keys()):
             message = "consolidated metadata have this node, and it is not stored"
             for finding in counted(iter([_finding("consolidated", name, message)])):
                 yield finding
@@ -211,8 +217,10 @@ def check_node(
         yield _of_error(name, metadata)
         return
     if not formats:
-        if not _has_consolidated_copy(documents):
-            yield _finding("implicit", name, "a group without a document: other readers may not find it")
+        stored = {key for key, value in documents.items() if value is not None}
+        if stored <= {rules.attributes_key for rules in FORMATS.values()}:
+            kind = "a group of attributes" if stored else "a group"
+            yield _finding("implicit", name, f"{kind} without a document: other readers may not find it")
         return
     error = _resolve(access, metadata)
     if error is not None:
@@ -263,10 +271,6 @@ def _kinds(keys: tuple[str, ...], zarr_format: int) -> tuple[str, ...]:
     """Return the keys of the documents that make a node of a format."""
     rules = rules_of(zarr_format)
     return tuple([key for key in keys if key in (rules.array_key, rules.group_key)])
-
-
-def _has_consolidated_copy(documents: Documents) -> bool:
-    return any(value is not None for value in documents.values())
 
 
 def _resolve(access: NodeAccess, metadata: NodeMetadata) -> MetadataError | LimitError | None:

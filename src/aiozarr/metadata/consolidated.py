@@ -3,20 +3,22 @@
 In v2 they are in `.zmetadata`, in v3 in the member `consolidated_metadata` of the document of the group. This is a
 convention of zarr-python, GDAL and others and not part of a specification. The copies are only sorted by node here, so
 that in a tree of 10^5 nodes those that are never opened are not parsed.
+
+Some writers leave out groups that have no document. They are added here, so that every path above a node is a group.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.document import CHECKS, Document
 from aiozarr.metadata.extensions import may_be_ignored, unsupported_member
-from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, GROUP_KEY, V3_KEY
-from aiozarr.metadata.records import Consolidated
+from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, FORMATS, GROUP_KEY, V3_KEY
+from aiozarr.metadata.records import Consolidated, ImplicitNode
 from aiozarr.model import MAX_KEY_BYTES
 
 if TYPE_CHECKING:
@@ -26,8 +28,37 @@ MAX_NODES = 1 << 17
 """Maximum number of nodes of one consolidated tree."""
 
 _V2_KEYS = (ARRAY_KEY, GROUP_KEY, ATTRIBUTES_KEY)
-# No empty segment, no `.` or `..`, no NUL.
-_PATH = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+")
+# No empty segment, no name of periods or of a document, no NUL.
+_PATHS = {
+    number: re.compile(
+        rf"(?:(?!(?:{periods}|{'|'.join(map(re.escape, FORMATS[number].keys))})(?:/|\Z))[^/\x00]+(?:/(?!\Z)|\Z))+"
+    )
+    for number, periods in ((2, r"\.{1,2}"), (3, r"\.+"))
+}
+
+
+def with_groups_between(
+    zarr_format: int, nodes: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the nodes of consolidated metadata, with an `ImplicitNode` for each missing group above one of them.
+
+    Raises:
+        UnsupportedMetadataError: more than `MAX_NODES` nodes.
+    """
+    complete = dict(nodes)
+    group: Mapping[str, Mapping[str, Any]] = {GROUP_KEY: {"zarr_format": 2}}
+    if zarr_format == 3:
+        members = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+        group = {V3_KEY: {**members, CONSOLIDATED_MEMBER: inline_member(Consolidated(3, {}))}}
+    else:
+        # Attributes alone do not make a node.
+        complete = {path: node for path, node in nodes.items() if node.keys() != {ATTRIBUTES_KEY}}
+    level: Iterable[str] = complete
+    while level := {path.rpartition("/")[0] for path in level} - complete.keys() - {""}:
+        complete.update({path: ImplicitNode({**group, **nodes.get(path, {})}) for path in level})
+        if len(complete) > MAX_NODES:
+            raise _too_many()
+    return complete
 
 
 def check_node_count(data: Buffer) -> None:
@@ -63,6 +94,8 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
             _check_path(path, key, "metadata", 2)
         # Other keys, such as those of NCZarr, are not documents of the format.
         if name not in _V2_KEYS:
+            if name.rpartition("\\")[2] in _V2_KEYS:
+                _check_path(key, key, "metadata", 2)
             continue
         node = nodes.setdefault(path, {}) if slash else own
         if not isinstance(value, dict) or (document.duplicates and name != ATTRIBUTES_KEY):
@@ -70,9 +103,7 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         node[name] = value
         if len(nodes) > MAX_NODES:
             raise _too_many()
-    # Attributes alone do not make a node.
-    nodes = {path: node for path, node in nodes.items() if len(node) > 1 or ATTRIBUTES_KEY not in node}
-    return Consolidated(2, nodes, document._replace(members={})), own
+    return Consolidated(2, with_groups_between(2, nodes), document._replace(members={})), own
 
 
 def zmetadata_members(consolidated: Consolidated, own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -114,11 +145,13 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
         raise _too_many()
     nodes: dict[str, dict[str, Any]] = {}
     for path, node in copies.items():
+        if not path:
+            continue  # the group itself
         _check_path(path, path, member, 3)
         if not isinstance(node, dict) or document.duplicates:
             _object(node, _member_path(member, path), document)
         nodes[path] = {V3_KEY: node}
-    return Consolidated(3, nodes, document._replace(members={}))
+    return Consolidated(3, with_groups_between(3, nodes), document._replace(members={}))
 
 
 def inline_member(consolidated: Consolidated) -> dict[str, Any]:
@@ -145,7 +178,7 @@ def _check_path(path: str, key: str, member: str, zarr_format: int) -> None:
     # In v2 a backslash is another `/`.
     is_name = zarr_format == 3 or "\\" not in path
     # The length in characters first: it is at most the length in bytes, and bounds the cost of the pattern.
-    if is_name and len(path) <= MAX_KEY_BYTES and _PATH.fullmatch(path) is not None:
+    if is_name and len(path) <= MAX_KEY_BYTES and _PATHS[zarr_format].fullmatch(path) is not None:
         if path.isascii():
             return
         try:
@@ -153,7 +186,10 @@ def _check_path(path: str, key: str, member: str, zarr_format: int) -> None:
                 return
         except UnicodeEncodeError:
             pass
-    raise InvalidMetadataError("this is not the path of a node below the group", member=_member_path(member, key))
+    raise InvalidMetadataError(
+        "this is not the path of a node below the group; open_group(use_consolidated=False) reads the nodes themselves",
+        member=_member_path(member, key),
+    )
 
 
 def _member_path(member: str, key: str) -> str:

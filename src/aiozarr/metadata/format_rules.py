@@ -29,7 +29,6 @@ class FormatRules:
         attributes_key: key of the separate document of attributes; None if the array or group document has them.
         consolidated_key: key of the document with consolidated metadata; None if the format has none.
         consolidated_member: member of the group document with consolidated metadata; None if they have their own.
-        has_implicit_groups: True if a path above a node is a group even without a document.
         has_finite_attributes: True if new attributes hold neither NaN nor infinities, which JSON lacks.
     """
 
@@ -38,7 +37,6 @@ class FormatRules:
     attributes_key: str | None = None
     consolidated_key: str | None = None
     consolidated_member: str | None = None
-    has_implicit_groups: bool = False
     has_finite_attributes: bool = False
 
     @property
@@ -103,7 +101,6 @@ FORMATS: dict[int, FormatRules] = {
         V3_KEY,
         consolidated_key=V3_KEY,
         consolidated_member=CONSOLIDATED_MEMBER,
-        has_implicit_groups=True,
         has_finite_attributes=True,
     ),
     2: FormatRules(ARRAY_KEY, GROUP_KEY, attributes_key=ATTRIBUTES_KEY, consolidated_key=ZMETADATA_KEY),

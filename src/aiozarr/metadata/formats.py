@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
-from aiozarr.metadata.consolidated import check_node_count, document_of, parse_zmetadata, zmetadata_members
+from aiozarr.metadata.consolidated import (
+    check_node_count,
+    document_of,
+    parse_zmetadata,
+    with_groups_between,
+    zmetadata_members,
+)
 from aiozarr.metadata.document import Document, dump_document, load_document
 from aiozarr.metadata.format_rules import (
     ARRAY_KEY,
@@ -127,7 +133,7 @@ def consolidate(zarr_format: int, nodes: Mapping[str, NodeMetadata]) -> Consolid
         if metadata.zarr_format != zarr_format or zarr_format not in (2, 3):
             raise ValueError(f"a node of format {metadata.zarr_format} in a group of format {zarr_format}")
         copies[path] = _members(_for_consolidation(metadata))
-    return Consolidated(zarr_format, copies)
+    return Consolidated(zarr_format, with_groups_between(zarr_format, copies))
 
 
 def consolidated_node(

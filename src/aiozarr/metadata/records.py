@@ -143,6 +143,10 @@ class ArrayMetadata:
         )
 
 
+class ImplicitNode(dict[str, Mapping[str, JSON]]):
+    """The members of the documents of a group that consolidated metadata lack, although they have nodes below it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Consolidated:
     """Consolidated metadata: copies of the documents of all nodes below a group.
@@ -150,7 +154,8 @@ class Consolidated:
     Attributes:
         zarr_format: format of the group and the nodes.
         nodes: by path relative to the group, without leading `/`: the members of the documents by key relative to the
-            node. They must not be changed in place. `consolidated_node` parses those of one node.
+            node. They must not be changed in place. `consolidated_node` parses those of one node. Every path above a
+            node is a node.
         source: the document that contained them, without its members.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, overload
 from aiozarr.errors import ChildNotFoundError, InvalidKeyError
 from aiozarr.hierarchy.array import Array as AsyncArray
 from aiozarr.hierarchy.group import Group as AsyncGroup
-from aiozarr.hierarchy.internal import child_of, current_child, listed_levels
+from aiozarr.hierarchy.internal import ListedNode, NodeError, child_of, current_child, listed_levels
 from aiozarr.sync.array import Array, Node
 from aiozarr.sync.wait import Forwarded, blocking_method, data_in_this_thread, iterate, unchanged
 
@@ -39,8 +39,8 @@ class Group(Node[AsyncGroup]):
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the children."""
-        return (name for name, _ in self.members())
+        """Iterate over the names of the children, also of those whose documents cannot be read."""
+        return (found.name for found in self._listed(0))
 
     def __len__(self) -> int:
         """Return the number of children."""
@@ -85,12 +85,20 @@ class Group(Node[AsyncGroup]):
 
     def members(self, max_depth: int | None = 0) -> Iterator[tuple[str, AnyNode]]:
         """Iterate over the nodes below; arguments and errors are the same as for `aiozarr.Group.members`."""
+        unreadable: list[NodeError] = []
+        for found in self._listed(max_depth):
+            node = child_of(self._async, found)
+            if isinstance(node, Exception):
+                unreadable.append(node)
+            else:
+                yield found.name, wrap_node(node)
+        if unreadable:
+            raise unreadable[0]
+
+    def _listed(self, max_depth: int | None) -> Iterator[ListedNode]:
         # Batch by batch, because each step of an iteration waits for the I/O thread.
         with closing(iterate(listed_levels(self._async, max_depth), unchanged)) as batches:
-            for found in chain.from_iterable(batches):
-                if isinstance(found.metadata, Exception):
-                    raise found.metadata
-                yield found.name, wrap_node(child_of(self._async, found.name, found.metadata))
+            yield from chain.from_iterable(batches)
 
     def arrays(self, max_depth: int | None = 0) -> Iterator[tuple[str, Array]]:
         """Iterate over the arrays below, as `members` does."""

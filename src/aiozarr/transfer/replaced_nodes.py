@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.common.concurrency import gather_all
+from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnauthenticatedError
 from aiozarr.metadata.format_rules import (
     CONSOLIDATED_MEMBER,
-    GROUP_KEY,
     V3_KEY,
     ZMETADATA_KEY,
     document_write_order,
@@ -191,25 +190,21 @@ class ReplacedNodes:
 async def has_consolidated_above(engine: Engine, store: Store, settings: Settings, report: Report | None) -> bool:
     """Return whether a group above the root of `store` has consolidated metadata, or the sentinel of their change.
 
-    Looks one level above the root, in one round trip, and further up only as long as there is a group. A document that
-    the credentials may not read counts as missing.
+    Looks at all levels above the root in one round trip, because a group may be above levels without documents. A
+    document that the credentials may not read counts as missing.
 
     Raises:
         StoreError: a document could not be read.
     """
-    for parent, _ in stores_above(store):
-        if not parent.supports.readable:
-            return False
+
+    async def is_consolidated(parent: Store) -> bool:
         above = engine.scheduled(parent, settings, report)
-        newest, older = await gather_all([_fetch(above, key, settings) for key in (V3_KEY, GROUP_KEY)])
-        members = _group_members(newest)
-        if members is not None and CONSOLIDATED_MEMBER in members:
-            return True
-        if older is not None and await _is_stored(above, ZMETADATA_KEY):
-            return True
-        if members is None and older is None:
-            return False
-    return False
+        requests: list[Coroutine[Any, Any, Any]] = [_fetch(above, V3_KEY, settings), _is_stored(above, ZMETADATA_KEY)]
+        newest, is_older = await gather_all(requests)
+        return is_older or CONSOLIDATED_MEMBER in (_group_members(newest) or {})
+
+    levels = [parent for parent, _ in stores_above(store) if parent.supports.readable]
+    return any(await map_concurrently(is_consolidated, levels))
 
 
 async def _fetch(store: ScheduledStore, key: str, settings: Settings) -> Value | None:

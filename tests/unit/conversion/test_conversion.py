@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,51 @@ async def test_a_tree_is_converted_with_attributes_names_and_consolidated_metada
     assert np.array_equal(found[...], VALUES)
     assert group["t"].fill_value == -1
     assert sorted(name for name, _ in group.members()) == ["empty", "sea", "t"]
+
+
+@pytest.mark.parametrize("is_consolidated", [False, True])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_groups_without_documents_are_converted_as_groups(
+    tmp_path: Path, zarr_format: int, is_consolidated: bool
+) -> None:
+    store = LocalStore(tmp_path / "old")
+    group = await aiozarr.create_group(store, zarr_format=zarr_format)
+    await group.create_array("g/a", data=[1, 2])
+    if zarr_format == 2:
+        await store.set("g/.zattrs", b'{"level": 1}')
+    if is_consolidated:  # as another program does it, without the groups that have no document
+        await aiozarr.consolidate_metadata(store)
+        key = {2: ".zmetadata", 3: "zarr.json"}[zarr_format]
+        document = json.loads(bytes(await store.get(key) or b""))
+        copies = document["metadata"] if zarr_format == 2 else document["consolidated_metadata"]["metadata"]
+        del copies["g/.zgroup" if zarr_format == 2 else "g"]
+        await store.set(key, json.dumps(document).encode())
+    await store.erase("g/.zgroup" if zarr_format == 2 else "g/zarr.json")
+    report = await aiozarr.convert(store, tmp_path / "new", zarr_format=3)
+    assert (report.arrays, report.groups) == (1, 2)
+    for options in ({}, {"use_consolidated": False}):
+        found: Any = zarr.open_group(tmp_path / "new", mode="r", zarr_format=3, **options)  # type: ignore[arg-type]
+        assert [name for name, _ in found.members(max_depth=None)] == ["g", "g/a"]
+        assert dict(found["g"].attrs) == ({"level": 1} if zarr_format == 2 else {})
+
+
+async def test_arrays_below_a_folder_keep_their_format(tmp_path: Path) -> None:
+    await aiozarr.create_array(PrefixStore(LocalStore(tmp_path / "old"), "g/a"), data=[1, 2], zarr_format=2)
+    await aiozarr.convert(tmp_path / "old", tmp_path / "new")
+    found: Any = zarr.open_group(tmp_path / "new", mode="r")
+    assert [name for name, _ in found.members(max_depth=None)] == ["g", "g/a"]
+    assert not [key for key in await LocalStore(tmp_path).list() if key.endswith("zarr.json")]
+
+
+async def test_what_belongs_to_no_node_is_named_in_notes() -> None:
+    store = await tree()
+    for key in ("sea/OME/METADATA.ome.xml", "sea/points.parquet", "notes\n.txt", *[f"x{n}" for n in range(6)]):
+        await store.set(key, b"x")
+    for report in (await aiozarr.plan_conversion(store, MemoryStore()), await aiozarr.convert(store, MemoryStore())):
+        assert report.notes == {
+            "": r"not converted, because it is not part of a node: notes\n.txt, x0, x1, x2, x3, …",
+            "sea": "not converted, because it is not part of a node: OME/, points.parquet",
+        }
 
 
 async def test_each_node_of_a_tree_keeps_its_format() -> None:

@@ -102,6 +102,7 @@ async def test_a_group_that_becomes_explicit_stays_whole_in_consolidated_metadat
     await store.set("zarr.json", b'{"zarr_format":3,"node_type":"group"}')
     await aiozarr.create_array(PrefixStore(store, "x/y"), shape=3, dtype="i4")
     await aiozarr.consolidate_metadata(store)
+    await store.erase("x/zarr.json")
     await aiozarr.create_group(store, "x", attributes={"a": 1})
     group = await aiozarr.open_group(store)
     assert [name async for name, _ in group.members(None)] == ["x", "x/y"]

@@ -58,7 +58,7 @@ async def test_an_interrupted_delete_leaves_no_array_that_reads_as_fill_values(r
     remote.hook = fail
     with pytest.raises(aiozarr.PermissionDeniedError):
         await root.delete("a")
-    with pytest.raises(aiozarr.NodeTypeError):
+    with pytest.raises(aiozarr.NodeNotFoundError):
         await aiozarr.open_array(remote, "a")
 
 

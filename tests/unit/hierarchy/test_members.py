@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -131,9 +132,46 @@ async def test_folders_above_nodes_are_groups_in_formats_without_implicit_groups
 async def test_an_unreadable_document_is_raised_by_members_and_shown_by_tree(memory: MemoryStore) -> None:
     root = await filled(memory)
     await memory.set("g/b/zarr.json", b"{")
+    shown: list[str] = []
     with pytest.raises(aiozarr.InvalidMetadataError, match="g/b"):
-        [name async for name, _ in root.members(None)]
+        async for name, _ in root.members(None):
+            shown.append(name)  # the list stays when the error comes
+    assert sorted(shown) == ["a", "g", "g/h", "g/h/i", "z", "z/deep"]
     assert "│   ├── b (cannot be read: " in await root.tree()
+
+
+UNKNOWN_CODEC = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [1],
+    "data_type": "uint8",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+    "chunk_key_encoding": {"name": "default"},
+    "codecs": [{"name": "x.unknown"}],
+    "fill_value": 0,
+}
+
+
+@pytest.mark.parametrize("document", [UNKNOWN_CODEC, {"zarr_format": 3}], ids=["unknown codec", "damaged"])
+@pytest.mark.parametrize("is_consolidated", [False, True])
+async def test_names_are_listed_without_the_documents(
+    memory: MemoryStore, document: dict[str, Any], is_consolidated: bool
+) -> None:
+    await (await aiozarr.create_group(memory)).create_group("a")
+    await memory.set("b/zarr.json", json.dumps(document).encode())
+    if is_consolidated:
+        copies = {"a": {"zarr_format": 3, "node_type": "group"}, "b": document}
+        inline = {"kind": "inline", "must_understand": False, "metadata": copies}
+        root = {"zarr_format": 3, "node_type": "group", "consolidated_metadata": inline}
+        await memory.set("zarr.json", json.dumps(root).encode())
+    group = aiozarr.sync.open_group(memory)
+    assert (sorted(group), sorted(group.keys()), len(group)) == (["a", "b"], ["a", "b"], 2)
+    assert "b" in group
+    assert "c" not in group
+    assert await (await aiozarr.open_group(memory)).contains("b")
+    for read in (group.values, group.items, lambda: group["b"]):
+        with pytest.raises(aiozarr.MetadataError, match="b"):
+            read()
 
 
 async def test_a_node_without_permission_does_not_hide_the_others(memory: MemoryStore) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.stores import MemoryStore
+from aiozarr.stores import MemoryStore, PrefixStore
 
 
 @pytest.fixture
@@ -39,6 +39,22 @@ async def test_validate_has_a_finding_for_each_fault(tree: MemoryStore) -> None:
     assert [(finding.severity, finding.path) for finding in report.findings] == [("error", "b")]
     assert (report.nodes, report.count("error"), report.count("note")) == (3, 1, 0)
     assert aiozarr.sync.validate(tree) == report
+
+
+async def test_validate_names_what_other_readers_do_not_find(memory: MemoryStore) -> None:
+    await aiozarr.create_group(memory)
+    for path in ("old", "folder/old", "plate/0"):
+        await aiozarr.create_array(PrefixStore(memory, path), shape=2, dtype="i4", zarr_format=2)
+    await memory.set("plate/.zattrs", b'{"multiscales": [1]}')
+    assert [(found.severity, found.rule, found.path) for found in (await aiozarr.validate(memory)).findings] == [
+        ("note", "implicit", "folder"),
+        ("warning", "formats", "folder"),
+        ("warning", "formats", "old"),
+        ("note", "implicit", "plate"),
+        ("warning", "formats", "plate"),
+    ]
+    [note] = (await aiozarr.validate(memory, "plate")).findings
+    assert note.message.startswith("a group of attributes without a document")
 
 
 async def test_what_is_not_there_or_takes_too_long_is_an_error(tree: MemoryStore) -> None:

@@ -143,7 +143,7 @@ def test_duplicate_members_of_a_copy_are_rejected_and_those_of_attributes_are_no
         parse_node(documents | {".zmetadata": members}, node="memory://x")
 
 
-BAD_PATHS = ["", "/a", "a/", "a//b", "..", "a/../b", ".", "./a", "a\0b", "x" * 1025, "é" * 600, "/"]
+BAD_PATHS = ["/a", "a/", "a//b", "..", "a/../b", ".", "./a", "a\0b", "x" * 1025, "é" * 600, "/"]
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
@@ -157,14 +157,53 @@ def test_a_path_outside_the_group_is_rejected(path: str) -> None:
 
 def test_a_backslash_is_part_of_a_name_in_v3_and_refused_in_v2() -> None:
     assert set(parse_v3({"a\\b": V3_ARRAY}).consolidated.nodes) == {"a\\b"}
+    for key in ("a\\b/.zarray", "a\\.zarray", "a/b\\.zattrs", "\\.zgroup"):
+        with pytest.raises(InvalidMetadataError, match="use_consolidated=False"):
+            parse_v2({key: V2_ARRAY})
+
+
+@pytest.mark.parametrize("path", ["zarr.json", "a/zarr.json", "zarr.json/a", "...", "a/..../b"])
+def test_a_path_with_a_name_that_no_node_has_is_rejected(path: str) -> None:
+    with pytest.raises(InvalidMetadataError, match="use_consolidated=False"):
+        parse_v3({path: V3_ARRAY})
+
+
+def test_names_of_documents_of_another_format_and_longer_ones_are_names() -> None:
+    assert set(parse_v3({".zarray": V3_ARRAY, "xzarr.json": V3_ARRAY}).consolidated.nodes) == {".zarray", "xzarr.json"}
+    assert set(parse_v2({".../.zarray": V2_ARRAY, ".zarrays/.zarray": V2_ARRAY}).consolidated.nodes) == {
+        "...",
+        ".zarrays",
+    }
     with pytest.raises(InvalidMetadataError):
-        parse_v2({"a\\b/.zarray": V2_ARRAY})
+        parse_v2({"a/.zgroup/.zarray": V2_ARRAY})
+
+
+def test_the_empty_path_is_the_group_itself() -> None:
+    assert set(parse_v3({"": {"zarr_format": 3, "node_type": "group"}, "a": V3_ARRAY}).consolidated.nodes) == {"a"}
 
 
 @pytest.mark.parametrize("path", ["a", "a.b", "..a", "a..", "雪/ x", "a/b/c"])
-def test_a_path_below_the_group_is_accepted(path: str) -> None:
-    assert set(parse_v3({path: V3_ARRAY}).consolidated.nodes) == {path}
-    assert set(parse_v2({f"{path}/.zarray": V2_ARRAY}).consolidated.nodes) == {path}
+def test_a_path_below_the_group_is_accepted_and_the_paths_above_it_are_groups(path: str) -> None:
+    names = path.split("/")
+    paths = {"/".join(names[:count]) for count in range(1, len(names) + 1)}
+    for group in (parse_v3({path: V3_ARRAY}), parse_v2({f"{path}/.zarray": V2_ARRAY})):
+        assert set(group.consolidated.nodes) == paths
+        for above in paths - {path}:
+            assert isinstance(look_up(group, above), GroupMetadata)
+
+
+def test_a_group_between_keeps_the_attributes_that_are_copied_without_its_document() -> None:
+    group = parse_v2({"s/0/.zarray": V2_ARRAY, "s/.zattrs": {"multiscales": [1]}, "t/.zattrs": {"x": 1}})
+    assert look_up(group, "s").attributes == {"multiscales": [1]}
+    assert set(group.consolidated.nodes) == {"s", "s/0"}  # attributes alone do not make a node
+
+
+def test_groups_between_count_as_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiozarr.metadata.consolidated.MAX_NODES", 5)
+    assert len(parse_v3({"a/b/c/d/e": V3_ARRAY}).consolidated.nodes) == 5
+    for parse, key in ((parse_v3, "a/b/c/d/e/f"), (parse_v2, "a/b/c/d/e/f/.zarray")):
+        with pytest.raises(UnsupportedMetadataError):
+            parse({key: V3_ARRAY if parse is parse_v3 else V2_ARRAY})
 
 
 @pytest.mark.parametrize("copies", [None, [], "x", {"a": None}, {"a": []}, {"a/.zarray": 1, "a": 1}])

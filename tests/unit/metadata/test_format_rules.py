@@ -11,7 +11,6 @@ def test_format_3_has_one_document_for_everything() -> None:
     rules = rules_of(3)
     assert rules.keys == rules.own_keys == rules.ancestor_keys == rules.consolidated_keys == ("zarr.json",)
     assert rules.has_groups
-    assert rules.has_implicit_groups
     assert not rules.consolidated_in_own_document
     assert rules.consolidated_member == "consolidated_metadata"
 
@@ -23,7 +22,6 @@ def test_format_2_has_documents_for_attributes_and_consolidated_metadata() -> No
     assert rules.ancestor_keys == (".zarray", ".zgroup", ".zmetadata")
     assert rules.consolidated_keys == (".zmetadata",)
     assert rules.has_groups
-    assert not rules.has_implicit_groups
     assert rules.consolidated_in_own_document
 
 
@@ -32,7 +30,6 @@ def test_format_1_has_no_groups_and_no_ancestors() -> None:
     assert rules.keys == rules.own_keys == ("meta", "attrs")
     assert rules.ancestor_keys == rules.consolidated_keys == ()
     assert not rules.has_groups
-    assert not rules.has_implicit_groups
     assert not rules.consolidated_in_own_document
 
 

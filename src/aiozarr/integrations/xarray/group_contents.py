@@ -199,9 +199,9 @@ async def _list_groups(
                 is_dropped = name in dropped and not isinstance(found.metadata, GroupMetadata)
                 if is_dropped or parent not in groups:
                     continue
-                if isinstance(found.metadata, Exception):
-                    raise found.metadata
-                node = child_of(root, found.name, found.metadata)
+                node = child_of(root, found)
+                if isinstance(node, Exception):
+                    raise node
                 if isinstance(node, hierarchy.Array):
                     groups[parent].arrays[name] = node
                 elif deep:

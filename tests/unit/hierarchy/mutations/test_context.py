@@ -11,10 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import zarr
 
 import aiozarr
 from aiozarr.errors import PermissionDeniedError
-from aiozarr.stores import MemoryStore, Store
+from aiozarr.stores import LocalStore, MemoryStore, Store
 from aiozarr.stores.contract import split_root, with_root
 
 
@@ -115,12 +116,23 @@ def top(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"memory://{uuid4().hex}/q" if request.param == "memory" else str(tmp_path / "q")
 
 
-async def _filled(top: str, zarr_format: int) -> None:
+async def _filled(top: str, zarr_format: int, *, has_gaps: bool = False) -> None:
+    """A consolidated tree. `has_gaps`: the groups `g` and `g/h` have no documents, as other programs leave them."""
     root = await aiozarr.create_group(top, zarr_format=zarr_format)
     await root.create_group("g")
     await root.create_array("g/a", shape=4, chunks=2, dtype="i4")
     await root.create_array("g/h/b", shape=1, dtype="i4")
     await aiozarr.consolidate_metadata(top)
+    for path in ("g", "g/h") if has_gaps else ():
+        for key in (".zgroup", ".zattrs", "zarr.json"):
+            await root.store.erase(f"{path}/{key}")
+    if has_gaps:
+        key = {2: ".zmetadata", 3: "zarr.json"}[zarr_format]
+        document = json.loads(bytes(await root.store.get(key) or b""))
+        copies = document["metadata"] if zarr_format == 2 else document["consolidated_metadata"]["metadata"]
+        for name in ("g", "g/h", *(f"{path}/{key}" for path in ("g", "g/h") for key in (".zgroup", ".zattrs"))):
+            copies.pop(name, None)
+        await root.store.set(key, json.dumps(document).encode())
 
 
 async def _resize(top: str, zarr_format: int) -> None:
@@ -179,11 +191,12 @@ async def _shown(group: aiozarr.Group) -> dict[str, Any]:
 
 
 @FORMATS
+@pytest.mark.parametrize("has_gaps", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_change_through_an_inner_store_updates_the_consolidated_metadata_above(
-    top: str, zarr_format: int, change: Callable[[str, int], Awaitable[None]]
+    top: str, zarr_format: int, change: Callable[[str, int], Awaitable[None]], has_gaps: bool
 ) -> None:
-    await _filled(top, zarr_format)
+    await _filled(top, zarr_format, has_gaps=has_gaps)
     handle = await aiozarr.open_group(top)
     before = await _shown(handle)
     await change(top, zarr_format)
@@ -202,6 +215,28 @@ async def test_a_change_through_an_inner_store_updates_the_consolidated_metadata
         del document["consolidated_metadata"]
         await store.set(key, json.dumps(document).encode())
     assert await _shown(await aiozarr.open_group(top)) == shown
+
+
+@FORMATS
+async def test_a_consolidated_tree_without_gaps_is_what_other_readers_see(tmp_path: Path, zarr_format: int) -> None:
+    store = LocalStore(tmp_path)
+    await _filled(str(tmp_path), zarr_format, has_gaps=True)
+    await aiozarr.create_array(tmp_path / "g/h/b", shape=3, dtype="f8", zarr_format=zarr_format, overwrite=True)
+    expected = ["g", "g/a", "g/h", "g/h/b"]
+    for options in ({}, {"use_consolidated": False}):
+        group: Any = zarr.open_group(tmp_path, mode="r", zarr_format=zarr_format, **options)  # type: ignore[arg-type]
+        assert sorted(name for name, _ in group.members(max_depth=None)) == expected
+        assert group["g/h/b"].shape == (3,)
+    # A folder of files is not a group.
+    await store.set("g/tables/part.0.parquet", b"PAR1")
+    await aiozarr.consolidate_metadata(tmp_path)
+    group = zarr.open_group(tmp_path, mode="r", zarr_format=zarr_format)  # type: ignore[arg-type]
+    assert sorted(name for name, _ in group.members(max_depth=None)) == expected
+    assert sorted([name async for name, _ in (await aiozarr.open_group(tmp_path)).members(None)]) == expected
+    assert (
+        sorted([name async for name, _ in (await aiozarr.open_group(tmp_path, use_consolidated=False)).members(None)])
+        == expected
+    )
 
 
 @FORMATS
@@ -262,16 +297,18 @@ def _inside(coordinates_outside: MemoryStore, base: str, refused: tuple[str, ...
     return store
 
 
-@pytest.mark.parametrize(("above", "seen"), [(False, ["x/y/"]), (True, ["x/y/", "x/", ""])])
-async def test_one_level_above_the_root_is_read_and_more_only_if_a_group_is_found(above: bool, seen: list[str]) -> None:
+@pytest.mark.parametrize("above", [None, "", "x/y"])
+async def test_each_level_above_the_root_is_read_once(above: str | None) -> None:
     coordinates_outside = MemoryStore()
-    await aiozarr.create_group(coordinates_outside, "x/y" if above else "")
+    if above is not None:
+        await aiozarr.create_group(coordinates_outside, above)
     await aiozarr.create_array(_inside(coordinates_outside, "x/y/z/"), "a", shape=1, dtype="i4")
     store = _inside(coordinates_outside, "x/y/z/")
     array = await aiozarr.open_array(store, "a", mode="r+")
     store.fetched.clear()
     await array.update_attributes({"b": 1})
-    assert list(dict.fromkeys(base for base, _ in store.fetched if base != "x/y/z/")) == seen
+    before = store.fetched[: [base for base, _ in store.fetched].index("") + 1]
+    assert [each for each in before if each[0] != "x/y/z/"] == [(base, "zarr.json") for base in ("x/y/", "x/", "")]
 
 
 async def test_forbidden_documents_above_the_root_count_as_missing() -> None:
