@@ -185,7 +185,9 @@ class _Reader:
         if key not in self._parsed and data is not None:
             if key in (V3_KEY, ZMETADATA_KEY):
                 check_node_count(data)
-            self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
+            self._parsed[key] = load_document(
+                data, max_bytes=self.settings.max_metadata_bytes, strict=self.settings.strict
+            )
         return self._parsed.get(key)
 
     def has(self, key: str) -> bool:
@@ -247,7 +249,7 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
     consolidated: Consolidated | None = None
     if copies is not None:
         with reader.located(ZMETADATA_KEY):
-            consolidated, own = parse_zmetadata(copies)
+            consolidated, own = parse_zmetadata(copies, strict=reader.settings.strict)
         if GROUP_KEY in own and reader.document(GROUP_KEY) is None:
             # Some groups are published as their `.zmetadata` alone.
             for key in (GROUP_KEY, ATTRIBUTES_KEY):
