@@ -85,8 +85,11 @@ def respelled_array(
     points["codecs"] = [_members(codec) for codec in metadata.codecs]
     if not isinstance(error, InvalidMetadataError) or not member.startswith(tuple(points)):
         return None
-    changed = _changed(points, member, lambda value: _respelled_point(value, member, points, metadata))
-    changed = changed or _without_option(points, member, metadata, defaults)
+    if member.startswith("chunk_grid.configuration.chunk_shape"):
+        changed = _changed(points, "chunk_grid", partial(_respelled_grid, metadata=metadata))
+    else:
+        changed = _changed(points, member, partial(_respelled_option, member=member, ndim=metadata.ndim))
+        changed = changed or _without_option(points, member, metadata, defaults)
     if changed is None:
         return None
     return replace(
@@ -131,27 +134,34 @@ def integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _respelled_point(value: Any, member: str, points: Mapping[str, Any], metadata: ArrayMetadata) -> Any:
-    """Return a member of the grid or of a codec as `_respelled` does, or as earlier writers of format 3 meant it."""
+def _respelled_option(value: Any, member: str, ndim: int) -> Any:
     if value in ("C", "F") and member.endswith(".order"):
         # The first text of the specification 3.0 had these names.
-        return list(range(metadata.ndim))[:: 1 if value == "C" else -1]
-    grid = points["chunk_grid"]
-    if isinstance(value, list) and grid["name"] == "regular" and member.startswith("chunk_grid.configuration.chunk_sh"):
-        are_lists = [isinstance(length, list) for length in value]
-        if any(are_lists) and not all(are_lists):
-            # zarr-python 3.2 stored such a grid of chunks of differing lengths.
-            grid |= {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": value}}
-        value = [length or _smallest_chunk(metadata, axis) for axis, length in enumerate(value)]
+        return list(range(ndim))[:: 1 if value == "C" else -1]
     return _respelled(value, member)
 
 
+def _respelled_grid(grid: dict[str, Any], metadata: ArrayMetadata) -> dict[str, Any]:
+    name = "chunk_shape" if grid["name"] == "regular" else "chunk_shapes"
+    lengths = _respelled(grid["configuration"].get(name), name)
+    if not isinstance(lengths, list):
+        return grid
+    if name == "chunk_shape":
+        lengths = [_smallest_chunk(metadata, axis) if length == 0 else length for axis, length in enumerate(lengths)]
+        are_lists = [isinstance(length, list) for length in lengths]
+        if any(are_lists) and not all(are_lists):
+            # zarr-python 3.2 stored chunks of differing lengths in this way.
+            return grid | {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": lengths}}
+    return grid | {"configuration": {**grid["configuration"], name: lengths}}
+
+
 def _smallest_chunk(metadata: ArrayMetadata, axis: int) -> int:
-    """Return the length that a chunk length of 0 stands for: no chunk can have been stored under it."""
+    """Return the length that a chunk length of 0 stands for. No chunk can have been stored under it."""
     for codec in metadata.codecs:
         inner = codec.configuration.get("chunk_shape")
         if codec.name == "sharding_indexed" and isinstance(inner, list) and axis < len(inner):
-            return int(inner[axis])
+            length = integral(respelled_number(inner[axis]))
+            return length if isinstance(length, int) else 1
     return 1
 
 
@@ -160,12 +170,14 @@ def _without_option(
 ) -> Any:
     """Return the extensions without an option of a compressor; if it is missing, with its default; else None."""
     path, _, option = member.rpartition(".")
-    found: list[Any] = []
-    _changed(points, path.removesuffix(".configuration"), lambda codec: found.append(codec) or codec)
-    if option not in _OPTIONS or not found or not isinstance(found[0], dict):
+    codec: Any = points
+    try:
+        for step in _steps(path.removesuffix(".configuration")):
+            codec = codec[step]
+        name = str(codec["name"] if "name" in codec else codec["id"])
+    except (KeyError, IndexError, TypeError):
         return None
-    name = str(found[0].get("name", found[0].get("id")))
-    if name.removeprefix("numcodecs.") not in _COMPRESSORS:
+    if option not in _OPTIONS or name.removeprefix("numcodecs.") not in _COMPRESSORS:
         return None
     default = {**defaults(name), "typesize": metadata.dtype.itemsize}.get(option, _ABSENT)
     return _changed(points, member, lambda value: default if value is _ABSENT else _ABSENT)
@@ -176,9 +188,13 @@ def _changed(value: Any, path: str, change: _Change, duplicates: dict[int, str] 
 
     The path of an item of a list stands for the list. A duplicate key of an object that is copied stays recorded.
     """
-    steps = [name or int(index) for name, index in _STEP.findall(_INDEX.sub("", path))]
+    steps = _steps(_INDEX.sub("", path))
     new = _descend(value, steps, change, {} if duplicates is None else duplicates)
     return None if new is value or new is _ABSENT else new
+
+
+def _steps(path: str) -> list[str | int]:
+    return [name or int(index) for name, index in _STEP.findall(path)]
 
 
 def _descend(at: Any, steps: Sequence[str | int], change: _Change, duplicates: dict[int, str]) -> Any:
