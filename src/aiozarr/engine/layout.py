@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.chain import CodecChain, parse_chain, strict_copy
 from aiozarr.codecs.registry import get_codec
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
@@ -129,6 +129,8 @@ class ArrayLayout:
             shape = grid.largest_chunk
             spec = ArraySpec(shape, metadata.data_type.dtype, metadata.fill_value, settings.max_chunk_bytes)
             chain = parse_chain(metadata.codecs)
+            if settings.strict:
+                chain = strict_copy(chain)
             largest = ObjectLayout.of(CodecPipeline(chain, spec))
             if largest.shard is not None:
                 _check_division(axes, largest.shard.inner_shape)
