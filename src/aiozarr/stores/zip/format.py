@@ -66,11 +66,16 @@ class Member:
         """Check that the member can be read.
 
         Raises:
-            UnsupportedOperationError: it is encrypted, a link, or of an unknown compression method, or its sizes
-                contradict each other.
+            UnsupportedOperationError: it is encrypted, a link, or of an unknown compression method.
+            StoreError: its sizes contradict each other.
         """
         if self.fault is not None:
             raise UnsupportedOperationError(self.fault, store=url, key=self.key)
+        if self.method == STORED and self.size != self.packed_size:
+            raise damaged("its two sizes differ although it is not compressed", url, self.key)
+        # A byte of deflate decompresses to at most 1,032 bytes.
+        if self.method == DEFLATED and self.size > 1032 * self.packed_size:
+            raise damaged(f"{self.packed_size} bytes cannot decompress to {self.size}", url, self.key)
 
     @property
     def likely_start(self) -> int:
@@ -212,28 +217,17 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
         if _MAX32 in (size, packed_size, offset):
             size, packed_size, offset = _wide(more, size, packed_size, offset, url, key)
         found += 1
-        is_link = made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16)
-        fault = _fault(method, packed_size, size, is_encrypted=bool(flags & _ENCRYPTED), is_link=is_link)
+        fault = None
+        if flags & _ENCRYPTED:
+            fault = "encrypted members are not read"
+        elif made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16):
+            fault = "symbolic links in archives are not followed"
+        elif method not in (STORED, DEFLATED, BZIP2, LZMA):
+            fault = f"unknown compression method {method}"
         yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra, fault)
     # In archives of writers without zip64 records the number overflows.
     if (found - end.count) % (_MAX16 + 1):
         raise damaged(f"its directory has {found} entries and announces {end.count}", url)
-
-
-def _fault(method: int, packed_size: int, size: int, *, is_encrypted: bool, is_link: bool) -> str | None:
-    """Return why a member cannot be read, or None."""
-    if is_encrypted:
-        return "encrypted members are not read"
-    if is_link:
-        return "symbolic links in archives are not followed"
-    if method not in (STORED, DEFLATED, BZIP2, LZMA):
-        return f"unknown compression method {method}"
-    if method == STORED and size != packed_size:
-        return "the member is damaged: its two sizes differ although it is not compressed"
-    # A byte of deflate decompresses to at most 1,032 bytes.
-    if method == DEFLATED and size > 1032 * packed_size:
-        return f"the member is damaged: {packed_size} bytes cannot decompress to {size}"
-    return None
 
 
 def _decode(raw: bytes, flags: int, extra: bytes) -> str:

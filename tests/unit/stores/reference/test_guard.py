@@ -152,7 +152,7 @@ async def test_the_error_of_a_relative_target_says_what_it_is_relative_to(
     (folder / "refs.json").write_text(json.dumps(references("data.bin")))
     array = await aiozarr.open_array(f"reference::{folder}/refs.json")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PermissionDeniedError, match="relative to the working directory.*folder of the doc") as raised:
+    with pytest.raises(PermissionDeniedError, match=r"relative to the working directory.*folder of the doc") as raised:
         await array[...]
     assert "resolve" not in str(raised.value)
     monkeypatch.chdir(folder)
