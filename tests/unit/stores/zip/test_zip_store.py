@@ -14,12 +14,12 @@ import time
 import tracemalloc
 import warnings
 import zipfile
-from typing import Any
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
