@@ -1,4 +1,4 @@
-"""Each row of the leniency page has examples, which are read leniently, refused by the strict mode, and written right."""
+"""Each row of the leniency page has examples: read leniently, refused by the strict mode, and written correctly."""
 
 from __future__ import annotations
 
@@ -46,8 +46,14 @@ class Example(NamedTuple):
 
 def v2(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, *, absent: str = "", **members: Any) -> Example:
     document = {
-        "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "compressor": None,
-        "fill_value": 0, "order": "C", "filters": None,
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "<i4",
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
         **members,
     }
     document = {name: value for name, value in document.items() if name not in absent.split()}
@@ -56,8 +62,14 @@ def v2(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, *, absent: str 
 
 def v3(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any) -> Example:
     document = {
-        "zarr_format": 3, "node_type": "array", "shape": [4], "data_type": "int32", "fill_value": 0,
-        "chunk_grid": grid([4]), "chunk_key_encoding": {"name": "default"}, "codecs": [LITTLE],
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [4],
+        "data_type": "int32",
+        "fill_value": 0,
+        "chunk_grid": grid([4]),
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [LITTLE],
         **members,
     }
     return Example({"zarr.json": json.dumps(document).encode()} | ({} if chunk is None else {"c/0": chunk}), expected)
@@ -65,8 +77,14 @@ def v3(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any)
 
 def v1(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any) -> Example:
     document = {
-        "zarr_format": 1, "shape": [4], "chunks": [4], "dtype": "<i4", "compression": "none",
-        "compression_opts": None, "fill_value": 0, "order": "C",
+        "zarr_format": 1,
+        "shape": [4],
+        "chunks": [4],
+        "dtype": "<i4",
+        "compression": "none",
+        "compression_opts": None,
+        "fill_value": 0,
+        "order": "C",
         **members,
     }
     return Example(
@@ -384,3 +402,16 @@ def is_equal(one: Any, other: Any) -> bool:
             one.shape == other.shape and (one.tobytes() == other.tobytes() or (one.astype(float) == other).all())
         )
     return np.array_equal(one, other, equal_nan=True)
+
+
+async def test_consolidated_copies_have_the_spelling_of_the_specification() -> None:
+    store = MemoryStore()
+    await aiozarr.create_group(store)
+    documents = [case.values[0].files for case in CASES if isinstance(case.values[0].expected, np.ndarray)]
+    arrays = {str(number): files for number, files in enumerate(documents) if "zarr.json" in files}
+    for name, files in arrays.items():
+        await store.set(f"{name}/zarr.json", files["zarr.json"])
+    await aiozarr.consolidate_metadata(store)
+    strict = await aiozarr.open_group(store, settings=aiozarr.Settings(strict=True))
+    assert {name async for name, _ in strict.members()} == set(arrays)
+    assert [each for each in (await aiozarr.validate(store)).findings if each.rule == "consolidated"] == []

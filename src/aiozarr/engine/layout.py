@@ -6,6 +6,7 @@ Functions tell which stored objects and inner chunks a selection touches, and wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr.codecs import ShardLayout
+    from aiozarr.metadata.formats import NodeMetadata
 
 MAX_LISTED = 1_000_000
 """The most chunk lengths that `ArrayLayout.objects` lists."""
@@ -319,6 +321,14 @@ class ArrayLayout:
 
 
 _shared: SharedResults[ArrayLayout] = SharedResults()
+
+
+def respelled_metadata(metadata: NodeMetadata, settings: Settings) -> NodeMetadata:
+    """Return metadata in the specification's spelling; unchanged if their grid or codecs cannot be resolved."""
+    if isinstance(metadata, ArrayMetadata):
+        with suppress(MetadataError):
+            return ArrayLayout.resolve(metadata, node="", settings=settings).metadata
+    return metadata
 
 
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:

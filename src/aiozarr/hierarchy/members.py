@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.common.formatting import preformatted, printable
+from aiozarr.engine.layout import respelled_metadata
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,
@@ -348,5 +349,5 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, No
                         url=access.url,
                         path=access.path,
                     )
-                nodes[node.name] = node.metadata
+                nodes[node.name] = respelled_metadata(node.metadata, access.settings)
     return nodes
