@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
 from aiozarr.metadata.consolidated import check_node_count, document_of, parse_zmetadata, zmetadata_members
@@ -21,6 +21,7 @@ from aiozarr.metadata.format_rules import (
     V3_KEY,
     ZMETADATA_KEY,
 )
+from aiozarr.metadata.lenient import read_leniently
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
 from aiozarr.plugins import unknown_extension
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
+Metadata = TypeVar("Metadata", ArrayMetadata, GroupMetadata, ArrayMetadata | GroupMetadata)
 
 DOCUMENT_KEYS: dict[int, tuple[str, ...]] = {number: rules.keys for number, rules in FORMATS.items()}
 """The keys, relative to a node, of the documents of each format, newest format first."""
@@ -203,6 +205,10 @@ class _Reader:
         with self.located(key):
             return parse_attributes(document, self.settings)
 
+    def parse(self, document: Document, parse: Callable[..., Metadata], *attributes: Mapping[str, Any]) -> Metadata:
+        settings = self.settings
+        return read_leniently(lambda read: parse(read, *attributes, settings), document, strict=settings.strict)
+
     def add(self, key: str, document: Document) -> None:
         """Add a consolidated document, unless the document itself is stored."""
         if self.document(key) is None:
@@ -231,7 +237,7 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
         if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
             members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
             document = document._replace(members=members)
-        return parse_v3(document, reader.settings)
+        return reader.parse(document, parse_v3)
 
 
 def _read_v2(reader: _Reader) -> NodeMetadata | None:
@@ -243,7 +249,7 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
     if document is not None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
         with reader.located(ARRAY_KEY):
-            return parse_v2_array(document, attributes, reader.settings)
+            return reader.parse(document, parse_v2_array, attributes)
     is_read = reader.use_consolidated or reader.document(GROUP_KEY) is None
     copies = reader.document(ZMETADATA_KEY) if is_read else None
     consolidated: Consolidated | None = None
@@ -259,7 +265,7 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
         return None
     attributes = reader.attributes(ATTRIBUTES_KEY)
     with reader.located(GROUP_KEY):
-        return replace(parse_v2_group(document, attributes, reader.settings), consolidated=consolidated)
+        return replace(reader.parse(document, parse_v2_group, attributes), consolidated=consolidated)
 
 
 def _read_v1(reader: _Reader) -> NodeMetadata | None:
@@ -273,7 +279,7 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
             raise InvalidMetadataError("the document is missing")
     attributes = reader.attributes(ATTRS_KEY)
     with reader.located(META_KEY):
-        return parse_v1(document, attributes, reader.settings)
+        return reader.parse(document, parse_v1, attributes)
 
 
 _READERS: dict[int, Callable[[_Reader], NodeMetadata | None]] = {3: _read_v3, 2: _read_v2, 1: _read_v1}

@@ -18,7 +18,6 @@ from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.document import CHECKS, Document, check_version, parse_lengths, required
 from aiozarr.metadata.extensions import unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, ATTRS_KEY, CONSOLIDATED_MEMBER, GROUP_KEY, META_KEY
-from aiozarr.metadata.lenient import read_leniently
 from aiozarr.metadata.records import (
     ArrayMetadata,
     FillValue,
@@ -51,10 +50,6 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
         InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
-    return read_leniently(lambda read: _parse_array(read, attributes, settings), document, strict=settings.strict)
-
-
-def _parse_array(document: Document, attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
     members = document.members
     strict = settings.strict
     check_members(document, 2, strict=strict)
@@ -87,10 +82,6 @@ def _parse_array(document: Document, attributes: Mapping[str, Any], settings: Se
 
 def parse_v2_group(document: Document, attributes: Mapping[str, Any], settings: Settings) -> GroupMetadata:
     """Return the metadata of a `.zgroup`, with the errors of `parse_v2_array`."""
-    return read_leniently(lambda read: _parse_group(read, attributes, settings), document, strict=settings.strict)
-
-
-def _parse_group(document: Document, attributes: Mapping[str, Any], settings: Settings) -> GroupMetadata:
     check_members(document, 2, strict=settings.strict)
     # zarr-python 3 adds this v3 member, always empty, to the groups in a `.zmetadata`.
     return GroupMetadata(2, attributes, _parse_extra(document.members, {"zarr_format", CONSOLIDATED_MEMBER}, settings))
@@ -279,10 +270,6 @@ def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settin
         InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
-    return read_leniently(lambda read: _parse_v1(read, attributes, settings), document, strict=settings.strict)
-
-
-def _parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settings) -> ArrayMetadata:
     members = document.members
     check_members(document, 1, strict=settings.strict)
     fill = required(members, "fill_value")

@@ -25,7 +25,6 @@ from aiozarr.metadata.extensions import (
     render_extension,
 )
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
-from aiozarr.metadata.lenient import read_leniently
 from aiozarr.metadata.records import ArrayMetadata, FillValue, GroupMetadata, NamedConfig
 from aiozarr.plugins import SharedResults
 from aiozarr.settings import DEFAULT_SETTINGS, Settings
@@ -45,10 +44,6 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
         InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
-    return read_leniently(lambda read: _parse(read, settings), document, strict=settings.strict)
-
-
-def _parse(document: Document, settings: Settings) -> ArrayMetadata | GroupMetadata:
     _check_format_members(document, settings)
     members = document.members
     check_version(members, 3)
