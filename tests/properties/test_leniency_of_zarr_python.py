@@ -1,4 +1,4 @@
-"""Each member of a document is misspelled in many ways. What zarr-python still reads, aiozarr reads, or it is decided."""
+"""Members of documents are misspelled in many ways. What zarr-python still reads, aiozarr reads, or it is decided."""
 
 from __future__ import annotations
 
@@ -190,5 +190,6 @@ async def test_what_zarr_python_reads_is_read(name: str) -> None:
             continue
         ours = await read(files)
         if isinstance(ours, str) or not np.array_equal(ours, values):
-            refused.append(f"{path}, {kind}: {ours}")
+            # Only zarr-python before 3.2 takes the machine's byte order for one that is missing.
+            refused += [] if "needs an endianness" in ours else [f"{path}, {kind}: {ours}"]
     assert refused == [], "read it, or decide it here and in docs/reference/leniency.md"

@@ -130,7 +130,7 @@ class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         if nbytes > max_size:
             raise CodecError(f"it decodes to {nbytes} bytes, of at most {max_size}", codec=self.name)
         # z5py stores 16 zero bytes behind the end.
-        if cbytes > length or (self.is_strict and cbytes != length):
+        if cbytes > length or (self._is_strict and cbytes != length):
             raise CodecError(f"the blosc header declares {cbytes} bytes, but the chunk has {length}", codec=self.name)
         if typesize < 1 or (nbytes and not 1 <= blocksize <= nbytes):
             raise CodecError(

@@ -62,13 +62,13 @@ class CodecChain:
 
 
 def strict_copy(part: Any) -> Any:
-    """Return a codec or chain of aiozarr with `is_strict` set in all codecs and filters inside."""
+    """Return a codec or chain of aiozarr with `_is_strict` set in all codecs and filters inside."""
     if type(part) is tuple:
         return tuple(map(strict_copy, part))
     if not is_dataclass(part) or isinstance(part, type) or not type(part).__module__.startswith(__package__):
         return part
     names = [each.name for each in fields(part) if each.init]
-    return replace(part, **{name: name == "is_strict" or strict_copy(getattr(part, name)) for name in names})
+    return replace(part, **{name: name == "_is_strict" or strict_copy(getattr(part, name)) for name in names})
 
 
 class _Named(NamedTuple):

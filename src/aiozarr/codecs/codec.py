@@ -103,10 +103,10 @@ class FramedCodec:
     """Base of codecs and filters whose encoding marks its own end.
 
     Attributes:
-        is_strict: bytes behind the end are refused. Otherwise they are ignored, as zarr-python ignores them.
+        _is_strict: bytes behind the end are refused. Otherwise they are ignored, as zarr-python ignores them.
     """
 
-    is_strict: bool = field(default=False, kw_only=True, compare=False, repr=False)
+    _is_strict: bool = field(default=False, kw_only=True, compare=False, repr=False)
 
 
 class ArrayArrayCodec(Codec):

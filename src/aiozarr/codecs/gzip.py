@@ -165,13 +165,13 @@ class StreamCodec(FramedCodec, BytesBytesCodec):
             if position == len(view) or self._is_excess(view, position):
                 return parts
             step = _PIECE
-        if self.is_strict or self._max_streams > 1:
+        if self._is_strict or self._max_streams > 1:
             raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
         return parts
 
     def _is_excess(self, view: memoryview, position: int) -> bool:
         """Return whether the bytes from `position` are to be ignored: they do not begin as a stream does."""
-        return not self.is_strict and view[position : position + _MAGIC_BYTES] != view[:_MAGIC_BYTES]
+        return not self._is_strict and view[position : position + _MAGIC_BYTES] != view[:_MAGIC_BYTES]
 
 
 @register

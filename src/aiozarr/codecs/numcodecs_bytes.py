@@ -86,7 +86,7 @@ class NumcodecsBase64Codec(UnconfiguredCodec, FramedCodec, BytesBytesCodec):
         return base64.b64encode(data)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        if not self.is_strict:
+        if not self._is_strict:
             # Padding ends the text, and zero bytes do not belong to it.
             data = bytes(data).rstrip(b"\0")
             end = data.find(b"=")

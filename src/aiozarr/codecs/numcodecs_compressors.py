@@ -221,7 +221,7 @@ class _Blosc(BloscCodec):
     name = "numcodecs.blosc"
 
 
-_DECODERS = [_Blosc("lz4", 5, "noshuffle", None, 0, is_strict=is_strict) for is_strict in (False, True)]
+_DECODERS = [_Blosc("lz4", 5, "noshuffle", None, 0, _is_strict=_is_strict) for _is_strict in (False, True)]
 
 
 @register
@@ -269,10 +269,10 @@ class NumcodecsBloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         return _Blosc(self.cname, self.clevel, _SHUFFLES[kind], typesize, self.blocksize).encode(data)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        return _DECODERS[self.is_strict].decode(data, max_size=max_size, out=out)
+        return _DECODERS[self._is_strict].decode(data, max_size=max_size, out=out)
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
-        return _DECODERS[self.is_strict].decode_spans(data, spans, max_size=max_size, out=out)
+        return _DECODERS[self._is_strict].decode_spans(data, spans, max_size=max_size, out=out)
 
 
 @register

@@ -117,7 +117,7 @@ class _VariableLength(FramedCodec, ObjectFilter):
             # The decoder checks that no element extends past the end of the data.
             elements: AnyArray = self._numcodec().decode(byte_array(view))
         told = _LENGTH_BYTES * (1 + size) + self._content(elements.tolist())
-        if told != len(view) and self.is_strict:
+        if told != len(view) and self._is_strict:
             raise CodecError(f"{len(view) - told} bytes follow the last element", codec=self.filter_id)
         return elements
 

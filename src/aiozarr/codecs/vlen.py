@@ -47,7 +47,7 @@ class _VlenCodec(UnconfiguredCodec, FramedCodec, ArrayBytesCodec):
         with codec_errors("decode the elements", self.name, TypeError, ValueError, OverflowError, SystemError):
             items: AnyArray = self._items.decode(memory)
         read = _LENGTH_BYTES * (1 + spec.size) + _count_bytes(items.tolist())
-        if read != memory.size and self.is_strict:
+        if read != memory.size and self._is_strict:
             raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)
         return items.astype(spec.dtype, copy=False).reshape(spec.shape)
 

@@ -124,7 +124,7 @@ class ZstdCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         try:
             return self._decode(data, max_size, out)
         except CodecError:
-            end = len(memoryview(data).cast("B")) if self.is_strict else find_end(data)
+            end = len(memoryview(data).cast("B")) if self._is_strict else find_end(data)
             if end == memoryview(data).nbytes:
                 raise
         # Bytes that are not a frame follow the frames. TensorStore ignores them.

@@ -40,6 +40,10 @@ _JsonPath: TypeAlias = tuple["_JsonPath", str | int] | str
 _INT_END = 10**MAX_INT_DIGITS
 # Numbers that overflow by exponent or by digits. Each run of digits is matched once, from its start.
 _OVERFLOW = re.compile(rb"[eE]\+?0*+[0-9]{3}|(?<![0-9])[0-9]{308}")
+# Compiled when the first document needs it.
+_NUMBER_TEXT = (
+    r" {0,9}[+-]?(?:nan|inf(?:inity)?|(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,4})?) {0,9}"
+)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abcdefABCDEF]")
 _NESTING_STEP = np.zeros(256, np.int8)
 _NESTING_STEP[list(b"[{")] = 1
@@ -269,6 +273,21 @@ def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
         if CHECKS.integer(length, f"{member}[{i}]", minimum) >= _LENGTH_END:
             raise UnsupportedMetadataError("a length is less than 2^63", member=f"{member}[{i}]")
     return tuple(lengths)
+
+
+def respelled_number(value: Any) -> Any:
+    """Return the number that `value` is as text, such as "3" or "+inf", or as a bool; otherwise `value` itself."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str) or re.fullmatch(_NUMBER_TEXT, value, re.ASCII | re.IGNORECASE) is None:
+        return value
+    text = value.strip()
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def integral(value: Any) -> Any:
+    """Return a float without a fraction as an integer, and any other value itself."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_version(members: Mapping[str, Any], zarr_format: int) -> None:

@@ -21,7 +21,6 @@ from aiozarr.metadata.format_rules import (
     V3_KEY,
     ZMETADATA_KEY,
 )
-from aiozarr.metadata.lenient import read_leniently
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.metadata.v3 import parse_v3, render_v3, v3_members
 from aiozarr.plugins import unknown_extension
@@ -206,8 +205,15 @@ class _Reader:
             return parse_attributes(document, self.settings)
 
     def parse(self, document: Document, parse: Callable[..., Metadata], *attributes: Mapping[str, Any]) -> Metadata:
-        settings = self.settings
-        return read_leniently(lambda read: parse(read, *attributes, settings), document, strict=settings.strict)
+        """Return `parse(document, *attributes, settings)`; unless strict, misspelled members are read."""
+        try:
+            return parse(document, *attributes, self.settings)
+        except InvalidMetadataError:
+            if self.settings.strict:
+                raise
+        from aiozarr.metadata.lenient import read_leniently
+
+        return read_leniently(lambda read: parse(read, *attributes, self.settings), document)
 
     def add(self, key: str, document: Document) -> None:
         """Add a consolidated document, unless the document itself is stored."""

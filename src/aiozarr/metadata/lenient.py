@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiozarr.errors import InvalidMetadataError, MetadataError
-from aiozarr.metadata.document import Document
+from aiozarr.metadata.document import Document, integral, respelled_number
 from aiozarr.metadata.format_rules import CONSOLIDATED_MEMBER
 from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 
@@ -28,10 +28,6 @@ _STEP = re.compile(r"([^.\[\]]{1,100})|\[([0-9]{1,9})\]")
 _INDEX = re.compile(r"(?:\[[0-9]{1,9}\])+\Z")
 # In formats 1 and 2, the members of a filter or compressor have no `configuration` around them.
 _FLAT = re.compile(r"\.(filters\[[0-9]{1,9}\]|compressor)\.configuration")
-_NUMBER = re.compile(
-    r" {0,9}[+-]?(?:nan|inf(?:inity)?|(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,4})?) {0,9}",
-    re.ASCII | re.IGNORECASE,
-)
 _PER_DIMENSION = ("shape", "chunks", "chunk_shape", "dimension_names")
 # Each type parses its own fill values, and copies of other nodes are not this document's members.
 _OTHERS = ("fill_value", CONSOLIDATED_MEMBER)
@@ -43,8 +39,8 @@ _OPTIONS = (
 )
 
 
-def read_leniently(parse: Callable[[Document], T], document: Document, *, strict: bool) -> T:
-    """Return `parse(document)`. Unless strict, members that it refuses are respelled, and it is called again.
+def read_leniently(parse: Callable[[Document], T], document: Document) -> T:
+    """Return `parse(document)`. Members that it refuses are respelled, and it is called again.
 
     Raises:
         InvalidMetadataError: `parse` refuses a member in any spelling.
@@ -56,7 +52,7 @@ def read_leniently(parse: Callable[[Document], T], document: Document, *, strict
         except InvalidMetadataError as error:
             path, members = error.member or "", None
             # The duplicates of a document belong to its own objects, and not to copies.
-            if not (strict or document.duplicates or len(refused) == MAX_RESPELLED or path.startswith(_OTHERS)):
+            if not (document.duplicates or len(refused) == MAX_RESPELLED or path.startswith(_OTHERS)):
                 members = _changed(document.members, path, partial(_respelled, name=_name(path)))
             if members is None:
                 raise first_error(refused, error) from None
@@ -94,21 +90,6 @@ def respelled_array(
     grid, encoding = NamedConfig(**changed["chunk_grid"]), NamedConfig(**changed["chunk_key_encoding"])
     codecs = tuple([NamedConfig(**codec) for codec in changed["codecs"]])
     return replace(metadata, chunk_grid=grid, chunk_key_encoding=encoding, codecs=codecs)
-
-
-def respelled_number(value: Any) -> Any:
-    """Return the number that `value` is as text, such as "3" or "+inf", or as a bool; otherwise `value` itself."""
-    if isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, str) or _NUMBER.fullmatch(value) is None:
-        return value
-    text = value.strip()
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
-
-
-def integral(value: Any) -> Any:
-    """Return a float without a fraction as an integer, and any other value itself."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _respelled(value: Any, name: str, ndim: int = 0) -> Any:

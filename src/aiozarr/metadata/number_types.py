@@ -15,7 +15,7 @@ import numpy as np
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import JSON, SMALL_FLOATS, FillValue, UnconfiguredType, frozen, register_data_type
-from aiozarr.metadata.lenient import integral, respelled_number
+from aiozarr.metadata.document import integral, respelled_number
 
 
 class DTypeNames:
@@ -148,7 +148,7 @@ class IntegerType(NumberType):
         return (0, (1 << bits) - 1) if self.name[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        if not strict:
+        if not strict and type(value) is not int:
             value = integral(respelled_number(value))
         # Python counts bool as int, and 1.0 is not an integer in JSON.
         if type(value) is not int:

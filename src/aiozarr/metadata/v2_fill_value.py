@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.byte_strings import parse_base64
-from aiozarr.metadata.lenient import integral, respelled_number
+from aiozarr.metadata.document import integral, respelled_number
 from aiozarr.metadata.v2_dtype import NAMED
 
 MEMBER = "fill_value"
