@@ -162,7 +162,6 @@ EXAMPLES: Mapping[str, list[Example]] = {
         v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": "0"}]),
         v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": "4"}]),
         v2(shape=["4"], chunks=["4"]),
-        v2(zarr_format="2"),
         v1(ZLIB, compression="zlib", compression_opts="3"),
         v3(GZIP, codecs=[LITTLE, codec("gzip", level="5")]),
         v3(zlib.compress(RAW.tobytes()), codecs=[LITTLE, codec("numcodecs.zlib", level="5")]),

@@ -80,7 +80,8 @@ class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         view = memoryview(data).cast("B")
         header = self._check_header(view, max_size)
-        view = view[: header.cbytes]
+        if header.cbytes < view.nbytes:
+            view = view[: header.cbytes]
         if header.nbytes == 0:
             # The decoder treats a size of zero as an error.
             return b""

@@ -105,7 +105,8 @@ def _respelled(value: Any, name: str, ndim: int = 0) -> Any:
         return [value]
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    return integral(respelled_number(value))
+    # Text in place of the version is more likely another format: no reader takes it.
+    return integral(value if name == "zarr_format" else respelled_number(value))
 
 
 def _respelled_grid(grid: dict[str, Any], metadata: ArrayMetadata) -> Any:
