@@ -15,7 +15,7 @@ from numcodecs import blosc as _native  # pyright: ignore[reportAttributeAccessI
 from typing_extensions import Buffer
 
 from aiozarr.codecs import blosc_snappy
-from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.registry import FieldsCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
 
@@ -29,7 +29,7 @@ _HAS_SNAPPY = "snappy" in _native.list_compressors()
 
 @register
 @dataclass(frozen=True)
-class BloscCodec(FieldsCodec, BytesBytesCodec):
+class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `blosc` (codec specification "blosc").
 
     Attributes:
@@ -80,6 +80,8 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         view = memoryview(data).cast("B")
         header = self._check_header(view, max_size)
+        if header.cbytes < view.nbytes:
+            view = view[: header.cbytes]
         if header.nbytes == 0:
             # The decoder treats a size of zero as an error.
             return b""
@@ -97,6 +99,7 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
         view = memoryview(data).cast("B")
         header = self._check_header(view, max_size)
+        view = view[: header.cbytes]
         if header.flags & COPIED:
             return view[FORMAT.size :]
         if header.nbytes != len(out) or _needs_snappy(header):
@@ -127,7 +130,8 @@ class BloscCodec(FieldsCodec, BytesBytesCodec):
             raise CodecError(f"the blosc format has version {version}, not {_FORMAT_VERSION}", codec=self.name)
         if nbytes > max_size:
             raise CodecError(f"it decodes to {nbytes} bytes, of at most {max_size}", codec=self.name)
-        if cbytes != length:
+        # z5py stores 16 zero bytes behind the end.
+        if cbytes > length or (self._is_strict and cbytes != length):
             raise CodecError(f"the blosc header declares {cbytes} bytes, but the chunk has {length}", codec=self.name)
         if typesize < 1 or (nbytes and not 1 <= blocksize <= nbytes):
             raise CodecError(

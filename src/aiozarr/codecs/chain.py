@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from aiozarr.codecs.codec import JSON, ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec
@@ -59,6 +59,16 @@ class CodecChain:
             for codec in self.codecs
             for configuration in [codec.to_json()]
         ]
+
+
+def strict_copy(part: Any) -> Any:
+    """Return a codec or chain of aiozarr with `_is_strict` set in all codecs and filters inside."""
+    if type(part) is tuple:
+        return tuple(map(strict_copy, part))
+    if not is_dataclass(part) or isinstance(part, type) or not type(part).__module__.startswith(__package__):
+        return part
+    names = [each.name for each in fields(part) if each.init]
+    return replace(part, **{name: name == "_is_strict" or strict_copy(getattr(part, name)) for name in names})
 
 
 class _Named(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from types import TracebackType
@@ -96,6 +96,17 @@ class Codec(ABC):
     @abstractmethod
     def to_json(self) -> dict[str, JSON]:
         """Return the `configuration` member, which is empty if the codec has no parameters."""
+
+
+@dataclass(frozen=True)
+class FramedCodec:
+    """Base of codecs and filters whose encoding marks its own end.
+
+    Attributes:
+        _is_strict: bytes behind the end are refused. Otherwise they are ignored, as zarr-python ignores them.
+    """
+
+    _is_strict: bool = field(default=False, kw_only=True, compare=False, repr=False)
 
 
 class ArrayArrayCodec(Codec):

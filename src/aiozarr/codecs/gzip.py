@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol, Self
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs.codec import JSON, BytesBytesCodec
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec
 from aiozarr.codecs.registry import FieldsCodec, check_members, integer, register
 from aiozarr.errors import CodecError
 
@@ -86,6 +86,7 @@ def _load() -> ModuleType:
 
 
 _PIECE = 16 << 10
+_MAGIC_BYTES = 2
 _ERRORS: tuple[type[Exception], ...] = (lzma.LZMAError, OSError, ValueError, EOFError, MemoryError)
 
 
@@ -126,8 +127,8 @@ class InflateStream:
         return self._decoder.decompress(self._decoder.unconsumed_tail or data, max_length)
 
 
-class StreamCodec(BytesBytesCodec):
-    """Up to `_max_streams` adjacent streams that mark their own end. Other bytes after the last stream are refused."""
+class StreamCodec(FramedCodec, BytesBytesCodec):
+    """Up to `_max_streams` adjacent streams that mark their own end."""
 
     _max_streams: ClassVar[int] = 1 << 12
 
@@ -161,10 +162,16 @@ class StreamCodec(BytesBytesCodec):
                     raise CodecError("the compressed data is truncated", codec=self.name)
                 parts.append(part)
             position -= len(decoder.unused_data)
-            if position == len(view):
+            if position == len(view) or self._is_excess(view, position):
                 return parts
             step = _PIECE
-        raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
+        if self._is_strict or self._max_streams > 1:
+            raise CodecError(f"{len(view) - position} bytes follow the compressed data", codec=self.name)
+        return parts
+
+    def _is_excess(self, view: memoryview, position: int) -> bool:
+        """Return whether the bytes from `position` are to be ignored: they do not begin as a stream does."""
+        return not self._is_strict and view[position : position + _MAGIC_BYTES] != view[:_MAGIC_BYTES]
 
 
 @register
@@ -172,8 +179,7 @@ class StreamCodec(BytesBytesCodec):
 class GzipCodec(FieldsCodec, StreamCodec):
     """The codec `gzip` (codec specification "gzip").
 
-    Adjacent members (RFC 1952) are read as one value. Other bytes after the last member are refused. Lengths and
-    checksums of all members are checked.
+    Adjacent members (RFC 1952) are read as one value. Lengths and checksums of all members are checked.
     """
 
     name = "gzip"

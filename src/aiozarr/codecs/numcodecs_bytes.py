@@ -14,7 +14,7 @@ from numcodecs.jenkins import jenkins_lookup3  # pyright: ignore[reportMissingIm
 from typing_extensions import Buffer
 
 from aiozarr.codecs import gzip as inflate
-from aiozarr.codecs.codec import JSON, AnyArray, BytesBytesCodec, byte_array, byte_view, codec_errors
+from aiozarr.codecs.codec import JSON, AnyArray, BytesBytesCodec, FramedCodec, byte_array, byte_view, codec_errors
 from aiozarr.codecs.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
 from aiozarr.codecs.registry import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of, register
 from aiozarr.errors import CodecError
@@ -77,7 +77,7 @@ class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
 
 @register
 @dataclass(frozen=True)
-class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
+class NumcodecsBase64Codec(UnconfiguredCodec, FramedCodec, BytesBytesCodec):
     """The codec `numcodecs.base64`: the standard alphabet of RFC 4648, padded, without line breaks."""
 
     name = "numcodecs.base64"
@@ -86,6 +86,11 @@ class NumcodecsBase64Codec(UnconfiguredCodec, BytesBytesCodec):
         return base64.b64encode(data)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        if not self._is_strict:
+            # Padding ends the text, and zero bytes do not belong to it.
+            data = bytes(data).rstrip(b"\0")
+            end = data.find(b"=")
+            data = data[: -(-end // 4) * 4] if end >= 0 else data
         size = memoryview(data).nbytes
         if size > self.compute_encoded_size(max_size):
             raise CodecError(f"{size} bytes decode to more than {max_size}", codec=self.name)

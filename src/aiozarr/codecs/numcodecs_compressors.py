@@ -19,7 +19,7 @@ from numcodecs import lz4 as _native  # pyright: ignore[reportAttributeAccessIss
 from typing_extensions import Buffer
 
 from aiozarr.codecs.blosc import BloscCodec
-from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.gzip import ZLIB, Decompressor, GzipCodec, InflateStream, StreamCodec
 from aiozarr.codecs.numcodecs_objects import any_level, flag
 from aiozarr.codecs.registry import FieldsCodec, integer, invalid, one_of, register
@@ -31,6 +31,7 @@ from aiozarr.errors import CodecError
 MAX_DICTIONARY = 128 << 20
 """The largest accepted LZMA dictionary. The highest preset has 64 MiB."""
 
+_XZ_MAGIC = b"\xfd7"
 _LZMA_MEMORY = MAX_DICTIONARY + (16 << 20)
 _LZMA_FILTERS = {
     **dict.fromkeys((lzma.FILTER_LZMA1, lzma.FILTER_LZMA2), "lzma"),
@@ -134,6 +135,10 @@ class NumcodecsLzmaCodec(StreamCodec):
         with codec_errors("compress", self.name, lzma.LZMAError, ValueError, TypeError, OverflowError, MemoryError):
             return lzma.compress(data, container, self.check, preset, filters)
 
+    def _is_excess(self, view: memoryview, position: int) -> bool:
+        # Raw streams, and the older ones, may begin with any bytes.
+        return view[:2] == _XZ_MAGIC and super()._is_excess(view, position)
+
     def _decompressor(self) -> Decompressor:
         if self.format == lzma.FORMAT_RAW:
             return lzma.LZMADecompressor(lzma.FORMAT_RAW, None, self._chain())
@@ -216,12 +221,12 @@ class _Blosc(BloscCodec):
     name = "numcodecs.blosc"
 
 
-_DECODER = _Blosc("lz4", 5, "noshuffle", None, 0)
+_DECODERS = [_Blosc("lz4", 5, "noshuffle", None, 0, _is_strict=_is_strict) for _is_strict in (False, True)]
 
 
 @register
 @dataclass(frozen=True)
-class NumcodecsBloscCodec(FieldsCodec, BytesBytesCodec):
+class NumcodecsBloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `numcodecs.blosc`.
 
     Attributes:
@@ -264,10 +269,10 @@ class NumcodecsBloscCodec(FieldsCodec, BytesBytesCodec):
         return _Blosc(self.cname, self.clevel, _SHUFFLES[kind], typesize, self.blocksize).encode(data)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
-        return _DECODER.decode(data, max_size=max_size, out=out)
+        return _DECODERS[self._is_strict].decode(data, max_size=max_size, out=out)
 
     def decode_spans(self, data: Buffer, spans: Sequence[Span], *, max_size: int, out: memoryview) -> Buffer | None:
-        return _DECODER.decode_spans(data, spans, max_size=max_size, out=out)
+        return _DECODERS[self._is_strict].decode_spans(data, spans, max_size=max_size, out=out)
 
 
 @register

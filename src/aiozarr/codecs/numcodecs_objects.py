@@ -15,7 +15,7 @@ import numpy as np
 from numcodecs.vlen import VLenArray, VLenBytes, VLenUTF8  # pyright: ignore[reportMissingImports]  # compiled
 from typing_extensions import Buffer
 
-from aiozarr.codecs.codec import JSON, AnyArray, byte_array, codec_errors
+from aiozarr.codecs.codec import JSON, AnyArray, FramedCodec, byte_array, codec_errors
 from aiozarr.codecs.registry import CHECKS, check_members, integer, invalid, required
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError
@@ -97,7 +97,7 @@ class ObjectFilter(ABC):
         """
 
 
-class _VariableLength(ObjectFilter):
+class _VariableLength(FramedCodec, ObjectFilter):
     """The number of elements, then the length and the bytes of each element. Numbers have four bytes."""
 
     @classmethod
@@ -117,7 +117,7 @@ class _VariableLength(ObjectFilter):
             # The decoder checks that no element extends past the end of the data.
             elements: AnyArray = self._numcodec().decode(byte_array(view))
         told = _LENGTH_BYTES * (1 + size) + self._content(elements.tolist())
-        if told != len(view):
+        if told != len(view) and self._is_strict:
             raise CodecError(f"{len(view) - told} bytes follow the last element", codec=self.filter_id)
         return elements
 

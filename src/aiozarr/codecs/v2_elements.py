@@ -306,9 +306,10 @@ def build_stage(config: Mapping[str, JSON]) -> Stage:
         codec = get_codec(label).from_json({**defaults, **rest})
         return BytesStage(label, cast("BytesBytesCodec", codec))
     if name in ARRAY_FILTERS:
-        # numcodecs uses the array's type for bitround.
-        kind = ARRAY_FILTERS[name]
-        return ArrayStage(label, kind, rest, None if name == "bitround" else kind.from_json(rest, None))
+        # numcodecs uses the array's type for bitround. Any type shows an invalid option.
+        kind, is_bitround = ARRAY_FILTERS[name], name == "bitround"
+        made = kind.from_json(rest, np.dtype(np.float64) if is_bitround else None)
+        return ArrayStage(label, kind, rest, None if is_bitround else made)
     if name in _NUMBERS:
         return NumbersStage(label, _NUMBERS[name].from_json(rest))
     if name in OBJECT_FILTERS:

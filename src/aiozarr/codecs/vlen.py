@@ -9,14 +9,14 @@ import numpy as np
 from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
-from aiozarr.codecs.codec import AnyArray, ArrayBytesCodec, ArraySpec, byte_array, codec_errors
+from aiozarr.codecs.codec import AnyArray, ArrayBytesCodec, ArraySpec, FramedCodec, byte_array, codec_errors
 from aiozarr.codecs.registry import UnconfiguredCodec, register, unsupported
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4
 
 
-class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
+class _VlenCodec(UnconfiguredCodec, FramedCodec, ArrayBytesCodec):
     """The number of elements, then the length and the bytes of each. Numbers are little-endian uint32."""
 
     _kinds: ClassVar[str]
@@ -47,7 +47,7 @@ class _VlenCodec(UnconfiguredCodec, ArrayBytesCodec):
         with codec_errors("decode the elements", self.name, TypeError, ValueError, OverflowError, SystemError):
             items: AnyArray = self._items.decode(memory)
         read = _LENGTH_BYTES * (1 + spec.size) + _count_bytes(items.tolist())
-        if read != memory.size:
+        if read != memory.size and self._is_strict:
             raise CodecError(f"{memory.size - read} bytes follow the last element", codec=self.name)
         return items.astype(spec.dtype, copy=False).reshape(spec.shape)
 

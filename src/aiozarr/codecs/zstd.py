@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 import zstandard
 
-from aiozarr.codecs.codec import JSON, BytesBytesCodec, Span, byte_view, codec_errors
+from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.registry import FieldsCodec, boolean, check_members, integer, register
 from aiozarr.errors import CodecError
 from aiozarr.memory import thread_memory
@@ -74,7 +74,7 @@ def _make_decompressor(_: None) -> zstandard.ZstdDecompressor:
 
 @register
 @dataclass(frozen=True)
-class ZstdCodec(FieldsCodec, BytesBytesCodec):
+class ZstdCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `zstd` (codec specification "zstd").
 
     Frames with or without content size, concatenated frames and skippable frames are read. A window above 128 MiB is
@@ -121,6 +121,16 @@ class ZstdCodec(FieldsCodec, BytesBytesCodec):
         return CodecError(f"cannot compress: {error}", codec=self.name)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        try:
+            return self._decode(data, max_size, out)
+        except CodecError:
+            end = len(memoryview(data).cast("B")) if self._is_strict else find_end(data)
+            if end == memoryview(data).nbytes:
+                raise
+        # Bytes that are not a frame follow the frames. TensorStore ignores them.
+        return self._decode(memoryview(data).cast("B")[:end], max_size, out)
+
+    def _decode(self, data: Buffer, max_size: int, out: memoryview | None) -> Buffer:
         head = bytes(memoryview(data)[:_HEAD_BYTES])
         with codec_errors("decompress", self.name, RuntimeError, ValueError):
             if out is not None and head.startswith(standard_headers(len(out))):
@@ -316,6 +326,22 @@ def scan(data: Buffer, *, max_blocks: int = _MAX_BLOCKS) -> Content:
     Raises:
         FrameError: the frames are truncated or invalid, or have too many blocks.
     """
+    content, end = _scan(data, max_blocks)
+    if end != memoryview(data).nbytes:
+        raise FrameError(f"no zstd frame at byte {end}")
+    return content
+
+
+def find_end(data: Buffer) -> int:
+    """Return the end of the last of the frames that `data` starts with; the end of `data` if they are damaged."""
+    try:
+        return _scan(data, _MAX_BLOCKS)[1] or memoryview(data).nbytes
+    except FrameError:
+        return memoryview(data).nbytes
+
+
+def _scan(data: Buffer, max_blocks: int) -> tuple[Content, int]:
+    """Return the decoded size of all frames, and the position of the first byte that does not belong to a frame."""
     view = memoryview(data).cast("B")
     size: int | None = 0
     bound = position = blocks = 0
@@ -325,7 +351,7 @@ def scan(data: Buffer, *, max_blocks: int = _MAX_BLOCKS) -> Content:
                 position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
                 continue
             if view[position : position + 4] != MAGIC:
-                raise FrameError(f"no zstd frame at byte {position}")
+                break
             told, window, checksum, start = _parse_header(view, position)
             position, most, count = _walk_blocks(view, start, min(window, _MAX_BLOCK), max_blocks - blocks)
             position += 4 * checksum
@@ -334,9 +360,9 @@ def scan(data: Buffer, *, max_blocks: int = _MAX_BLOCKS) -> Content:
             bound += most if told is None else told
     except IndexError:
         raise FrameError("the zstd frame is truncated") from None
-    if position != len(view):
+    if position > len(view):
         raise FrameError("the zstd frame is truncated")
-    return Content(size, bound)
+    return Content(size, bound), position
 
 
 @lru_cache(maxsize=256)

@@ -36,7 +36,7 @@ def parse_stored(data: Buffer, *, node: str) -> ArrayFacts:
     """
     key = rules_of(3).array_key
     with located(node=node, key=key):
-        document = load_document(data, max_bytes=memoryview(data).nbytes)
+        document = load_document(data, max_bytes=memoryview(data).nbytes, strict=False)
     try:
         return _parse(document.members)
     except InvalidSpecError as error:

@@ -180,7 +180,7 @@ def parse_metadata_fill(value: JSON, data_type: DataType, path: str) -> FillValu
     if data_type.dtype.kind in "iu" and isinstance(value, float) and value.is_integer():
         value = int(value)
     try:
-        return data_type.parse_fill_value(value)
+        return data_type.parse_fill_value(value, strict=data_type.dtype.kind in "biufc")
     except MetadataError as error:
         raise invalid(path, f"{shown(value)} is no value of {data_type.name}") from error
 

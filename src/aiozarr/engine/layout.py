@@ -6,12 +6,14 @@ Functions tell which stored objects and inner chunks a selection touches, and wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.chain import CodecChain, parse_chain
+from aiozarr.codecs.chain import CodecChain, parse_chain, strict_copy
+from aiozarr.codecs.registry import get_codec
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
 from aiozarr.grid.axes import Axis, RegularAxis, regular_axes
@@ -25,6 +27,7 @@ from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
     from aiozarr.codecs import ShardLayout
+    from aiozarr.metadata.formats import NodeMetadata
 
 MAX_LISTED = 1_000_000
 """The most chunk lengths that `ArrayLayout.objects` lists."""
@@ -71,6 +74,7 @@ class ArrayLayout:
         single: the same if all stored objects have one shape, else None.
         decoding_id: equal for arrays whose chunks decode alike. Readers share decoded chunks by it.
         strict: `Settings.strict`.
+        is_respelled: `metadata` have other spellings of members than those that were resolved.
     """
 
     node: str
@@ -84,10 +88,14 @@ class ArrayLayout:
     strict: bool
     _chain: CodecChain
     _objects: dict[tuple[int, ...], ObjectLayout] = field(default_factory=dict)
+    is_respelled: bool = False
 
     @classmethod
     def resolve(cls, metadata: ArrayMetadata, *, node: str, settings: Settings) -> ArrayLayout:
         """Resolve grid, key encoding and codecs, which arrays with equal metadata share.
+
+        Unless strict, members that have one plain meaning are read in other spellings. The metadata of the layout then
+        have the specification's.
 
         Raises:
             InvalidMetadataError, UnsupportedMetadataError: with `node` and `member`.
@@ -104,10 +112,17 @@ class ArrayLayout:
             settings.strict,
             make=lambda: cls._resolve(replace(metadata, attributes={}, extra={}), node, settings),
         )
+        if found.is_respelled:
+            new = found.metadata
+            metadata = replace(
+                metadata, chunk_grid=new.chunk_grid, chunk_key_encoding=new.chunk_key_encoding, codecs=new.codecs
+            )
         return replace(found, node=node, metadata=metadata)
 
     @classmethod
-    def _resolve(cls, metadata: ArrayMetadata, node: str, settings: Settings) -> ArrayLayout:
+    def _resolve(
+        cls, metadata: ArrayMetadata, node: str, settings: Settings, refused: tuple[MetadataError, ...] = ()
+    ) -> ArrayLayout:
         # Limits of chunks are checked by reads and writes: metadata of a huge chunk may still be opened.
         try:
             grid = resolve_grid(metadata.chunk_grid, metadata.shape)
@@ -116,15 +131,23 @@ class ArrayLayout:
             shape = grid.largest_chunk
             spec = ArraySpec(shape, metadata.data_type.dtype, metadata.fill_value, settings.max_chunk_bytes)
             chain = parse_chain(metadata.codecs)
+            if settings.strict:
+                chain = strict_copy(chain)
             largest = ObjectLayout.of(CodecPipeline(chain, spec))
             if largest.shard is not None:
                 _check_division(axes, largest.shard.inner_shape)
-        except MetadataError as error:
+        except MetadataError as current:
+            from aiozarr.metadata.lenient import MAX_RESPELLED, first_error, respelled_array
             from aiozarr.metadata.v2_encoding import stored_member_path
 
+            if not settings.strict and len(refused) < MAX_RESPELLED:
+                changed = respelled_array(metadata, current, lambda name: get_codec(name).default_configuration)
+                if changed is not None:
+                    return cls._resolve(changed, node, settings, (*refused, current))
+            error = first_error(refused, current)
             error.node = error.node or node
             error.key, error.member = stored_member_path(metadata, error.member)
-            raise
+            raise error from current.__cause__
         single = largest if all([axis.is_uniform for axis in axes]) else None
         shapes = spec.shape if single is not None else _digest(grid)
         codecs = largest.pipeline.to_json()
@@ -141,6 +164,7 @@ class ArrayLayout:
             decoding_id=f"{shapes}{metadata.data_type!r}{_fill_key(metadata)}{codecs!r}{settings.strict}{most}",
             strict=settings.strict,
             _chain=chain,
+            is_respelled=bool(refused),
         )
 
     def key_of(self, projection: ChunkSelection) -> str:
@@ -297,6 +321,14 @@ class ArrayLayout:
 
 
 _shared: SharedResults[ArrayLayout] = SharedResults()
+
+
+def respelled_metadata(metadata: NodeMetadata, settings: Settings) -> NodeMetadata:
+    """Return metadata in the specification's spelling; unchanged if their grid or codecs cannot be resolved."""
+    if isinstance(metadata, ArrayMetadata):
+        with suppress(MetadataError):
+            return ArrayLayout.resolve(metadata, node="", settings=settings).metadata
+    return metadata
 
 
 def _check_division(axes: Sequence[Axis], inner_shape: Sequence[int]) -> None:

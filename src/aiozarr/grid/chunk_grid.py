@@ -202,8 +202,8 @@ class RegularGrid(ChunkGrid):
             raise InvalidMetadataError(
                 f"the chunks have {len(chunk_shape)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPE
             )
-        for dimension, (chunk, length) in enumerate(zip(chunk_shape, shape, strict=True)):
-            chunk_length(chunk, f"{_CHUNK_SHAPE}[{dimension}]", minimum=1 if length else 0)
+        for dimension, chunk in enumerate(chunk_shape):
+            chunk_length(chunk, f"{_CHUNK_SHAPE}[{dimension}]")
         return cls(shape, chunk_shape)
 
     def to_json(self) -> dict[str, Any]:
@@ -274,17 +274,17 @@ def resolve_grid(config: NamedConfiguration, shape: Sequence[int]) -> ChunkGrid:
     return _registry.resolve(config.name, member=f"{_POINT}.name").from_json(config.configuration, shape)
 
 
-def chunk_length(given: Any, member: str, minimum: int = 1) -> int:
+def chunk_length(given: Any, member: str) -> int:
     """Return `given` if it is a chunk length.
 
     Raises:
-        InvalidMetadataError: not an integer, or less than `minimum`.
+        InvalidMetadataError: not an integer, or less than 1.
         UnsupportedMetadataError: 2^63 or more.
     """
     # Python counts bool as int and 16.0 equals 16. Neither is an integer in JSON.
     if type(given) is not int:
         raise InvalidMetadataError("not an integer", member=member)
-    if given < minimum:
+    if given < 1:
         raise InvalidMetadataError("a chunk length is at least 1", member=member)
     if given >= _END:
         raise UnsupportedMetadataError("chunk lengths are less than 2^63 here", member=member)

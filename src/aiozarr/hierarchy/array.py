@@ -65,6 +65,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         super().__init__(store, path, metadata, options)
         self._prefix = key_prefix(path)
         self._layout = self._resolve(metadata)
+        self._metadata = self._layout.metadata
         # The changes so far when the stored document was compared with `metadata`; None: it was not.
         self._erasures_seen = erasures.count
         self._resizes_seen: int | None = None
@@ -502,7 +503,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def _require_kind(self, metadata: NodeMetadata) -> ArrayMetadata:
         if not isinstance(metadata, ArrayMetadata):
             raise NodeTypeError(f"there is a group at {self.url} now", url=self.url, path=self._path)
-        return metadata
+        # In the specification's spelling, which changes write.
+        return self._resolve(metadata).metadata
 
     def _set_metadata(self, metadata: ArrayMetadata) -> None:
         # The layout is set first, because a reader in another thread must never see metadata without their layout.
@@ -510,7 +512,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         self._mark_stored()
         if metadata.storage_transformers != self._metadata.storage_transformers:
             self._chunk_store = self._transformed_store(metadata)
-        self._metadata = metadata
+        self._metadata = self._layout.metadata
 
     def _mark_stored(self) -> None:
         self._erasures_seen, self._resizes_seen = erasures.count, resizes.count
@@ -621,7 +623,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             from aiozarr.hierarchy.resize import resized_metadata
 
             known = resized_metadata(self._layout, stored.shape)
-        return _equal_layouts(known, stored)
+        return _equal_layouts(known, stored) or _equal_layouts(known, self._resolve(stored).metadata)
 
     def _resolve(self, metadata: ArrayMetadata) -> ArrayLayout:
         return ArrayLayout.resolve(metadata, node=self.url, settings=self.settings)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from aiozarr.common.concurrency import cancel_and_wait, map_concurrently
 from aiozarr.common.formatting import preformatted, printable
+from aiozarr.engine.layout import respelled_metadata
 from aiozarr.errors import (
     InvalidKeyError,
     LimitError,
@@ -347,5 +348,5 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, No
                         path=access.path,
                     )
                 if not node.is_implicit:
-                    nodes[node.name] = node.metadata
+                    nodes[node.name] = respelled_metadata(node.metadata, access.settings)
     return nodes

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from aiozarr.common.concurrency import map_concurrently
 from aiozarr.engine import ArrayLayout
+from aiozarr.engine.layout import respelled_metadata
 from aiozarr.engine.open_store import Target
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnsupportedMetadataError
 from aiozarr.hierarchy.members import ListedNode, NodeError, check_listable, walk_levels
@@ -257,14 +258,17 @@ def compare_consolidated(
         yield _finding(
             "consolidated", name, "consolidated metadata do not have this node; 'aiozarr consolidate' adds it"
         )
-    elif _alone(copy) != _alone(metadata):
+    elif _alone(copy, access) != _alone(metadata, access):
         yield _finding(
             "consolidated", name, "consolidated metadata differ from the node; 'aiozarr consolidate' updates them"
         )
 
 
-def _alone(metadata: NodeMetadata) -> NodeMetadata:
-    return replace(metadata, consolidated=None) if isinstance(metadata, GroupMetadata) else metadata
+def _alone(metadata: NodeMetadata, access: NodeAccess) -> NodeMetadata:
+    if isinstance(metadata, GroupMetadata):
+        return replace(metadata, consolidated=None)
+    # Copies have the specification's spelling.
+    return respelled_metadata(metadata, access.settings)
 
 
 def _kinds(keys: tuple[str, ...], zarr_format: int) -> tuple[str, ...]:

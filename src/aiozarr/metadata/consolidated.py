@@ -74,7 +74,9 @@ def check_node_count(data: Buffer) -> None:
             raise _too_many()
 
 
-def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapping[str, Any]]]:
+def parse_zmetadata(
+    document: Document, *, strict: bool = False
+) -> tuple[Consolidated, Mapping[str, Mapping[str, Any]]]:
     """Return the nodes of a `.zmetadata`, and the members of the documents of the group itself by key.
 
     Raises:
@@ -93,8 +95,8 @@ def parse_zmetadata(document: Document) -> tuple[Consolidated, Mapping[str, Mapp
         if slash:
             _check_path(path, key, "metadata", 2)
         # Other keys, such as those of NCZarr, are not documents of the format.
-        if name not in _V2_KEYS:
-            if name.rpartition("\\")[2] in _V2_KEYS:
+        if name not in _V2_KEYS or (value is None and name == ATTRIBUTES_KEY and not strict):
+            if name.rpartition("\\")[2] in _V2_KEYS and name not in _V2_KEYS:
                 _check_path(key, key, "metadata", 2)
             continue
         node = nodes.setdefault(path, {}) if slash else own

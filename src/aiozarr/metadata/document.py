@@ -40,6 +40,10 @@ _JsonPath: TypeAlias = tuple["_JsonPath", str | int] | str
 _INT_END = 10**MAX_INT_DIGITS
 # Numbers that overflow by exponent or by digits. Each run of digits is matched once, from its start.
 _OVERFLOW = re.compile(rb"[eE]\+?0*+[0-9]{3}|(?<![0-9])[0-9]{308}")
+# Compiled when the first document needs it.
+_NUMBER_TEXT = (
+    r" {0,9}[+-]?(?:nan|inf(?:inity)?|(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:e[+-]?[0-9]{1,4})?) {0,9}"
+)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abcdefABCDEF]")
 _NESTING_STEP = np.zeros(256, np.int8)
 _NESTING_STEP[list(b"[{")] = 1
@@ -76,13 +80,18 @@ class Document(NamedTuple):
             check_json(value, member, duplicates=self.duplicates, finite=finite)
 
 
-def load_document(data: Buffer, *, max_bytes: int) -> Document:
+def load_document(data: Buffer, *, max_bytes: int, strict: bool = True) -> Document:
     """Parse a document. NaN, Infinity and duplicate keys, which Python accepts, are left to `check_json`.
+
+    Args:
+        data: the document.
+        max_bytes: the most bytes that are parsed.
+        strict: refuse a byte order mark, and other encodings than UTF-8.
 
     Raises:
         LimitError: the document has more than `max_bytes`.
-        InvalidMetadataError: the document is not a JSON object in UTF-8 without a byte order mark, is nested deeper
-            than 200 levels, or has an integer of more than 4,300 digits.
+        InvalidMetadataError: the document is not a JSON object in UTF-8, is nested deeper than 200 levels, or has an
+            integer of more than 4,300 digits.
     """
     size = memoryview(data).nbytes
     if size > max_bytes:
@@ -93,6 +102,8 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
             allowed=max_bytes,
         )
     raw = bytes(data)
+    if not strict and (raw[:1] != b"{" or raw[1:2] == b"\0"):
+        raw = _as_utf8(raw)
     _check_depth(raw)
     may_hold_surrogates = b"\\u" in raw and _SURROGATE_ESCAPE.search(raw) is not None
     if size <= MAX_INT_DIGITS:
@@ -112,6 +123,15 @@ def load_document(data: Buffer, *, max_bytes: int) -> Document:
         may_hold_surrogates,
         b"NaN" in raw or b"Infinity" in raw or _OVERFLOW.search(raw) is not None,
     )
+
+
+def _as_utf8(raw: bytes) -> bytes:
+    """Return a document without a byte order mark, and in UTF-8 if it is in UTF-16 or UTF-32, as editors write it."""
+    encoding = json.detect_encoding(raw)
+    try:
+        return raw if encoding == "utf-8" else raw.decode(encoding).encode()
+    except UnicodeError:
+        return raw  # which the parser refuses
 
 
 def dump_document(members: Mapping[str, Any], *, finite: bool = True) -> bytes:
@@ -255,11 +275,29 @@ def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
     return tuple(lengths)
 
 
+def respelled_number(value: Any) -> Any:
+    """Return the number that `value` is as text, such as "3" or "+inf", or as a bool; otherwise `value` itself."""
+    if isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str) or re.fullmatch(_NUMBER_TEXT, value, re.ASCII | re.IGNORECASE) is None:
+        return value
+    text = value.strip()
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+def integral(value: Any) -> Any:
+    """Return a float without a fraction as an integer, and any other value itself."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def check_version(members: Mapping[str, Any], zarr_format: int) -> None:
     """Check that the members are those of a document of this format."""
     version = required(members, "zarr_format")
     if type(version) is not int or version != zarr_format:
-        raise InvalidMetadataError(f"this is a document of Zarr format {zarr_format}", member="zarr_format")
+        # zarr-python 2.13 to 2.18 and GDAL 3.4 to 3.7 wrote drafts, with the URL of their text.
+        is_draft = isinstance(version, str) and "/zarr/" in version
+        draft = "; this is a draft of format 3, which differs from format 3 and is not read" if is_draft else ""
+        raise InvalidMetadataError(f"it must be {zarr_format}, not {shown(version)}{draft}", member="zarr_format")
 
 
 def _check_depth(raw: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError, located
 from aiozarr.metadata.consolidated import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NodeMetadata: TypeAlias = ArrayMetadata | GroupMetadata
+Metadata = TypeVar("Metadata", ArrayMetadata, GroupMetadata, ArrayMetadata | GroupMetadata)
 
 DOCUMENT_KEYS: dict[int, tuple[str, ...]] = {number: rules.keys for number, rules in FORMATS.items()}
 """The keys, relative to a node, of the documents of each format, newest format first."""
@@ -191,7 +192,9 @@ class _Reader:
         if key not in self._parsed and data is not None:
             if key in (V3_KEY, ZMETADATA_KEY):
                 check_node_count(data)
-            self._parsed[key] = load_document(data, max_bytes=self.settings.max_metadata_bytes)
+            self._parsed[key] = load_document(
+                data, max_bytes=self.settings.max_metadata_bytes, strict=self.settings.strict
+            )
         return self._parsed.get(key)
 
     def has(self, key: str) -> bool:
@@ -206,6 +209,17 @@ class _Reader:
 
         with self.located(key):
             return parse_attributes(document, self.settings)
+
+    def parse(self, document: Document, parse: Callable[..., Metadata], *attributes: Mapping[str, Any]) -> Metadata:
+        """Return `parse(document, *attributes, settings)`; unless strict, misspelled members are read."""
+        try:
+            return parse(document, *attributes, self.settings)
+        except InvalidMetadataError:
+            if self.settings.strict:
+                raise
+        from aiozarr.metadata.lenient import read_leniently
+
+        return read_leniently(lambda read: parse(read, *attributes, self.settings), document)
 
     def add(self, key: str, document: Document) -> None:
         """Add a consolidated document, unless the document itself is stored."""
@@ -235,7 +249,7 @@ def _read_v3(reader: _Reader) -> NodeMetadata | None:
         if not reader.use_consolidated and CONSOLIDATED_MEMBER in document.members:
             members = {name: value for name, value in document.members.items() if name != CONSOLIDATED_MEMBER}
             document = document._replace(members=members)
-        return parse_v3(document, reader.settings)
+        return reader.parse(document, parse_v3)
 
 
 def _read_v2(reader: _Reader) -> NodeMetadata | None:
@@ -247,13 +261,13 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
     if document is not None:
         attributes = reader.attributes(ATTRIBUTES_KEY)
         with reader.located(ARRAY_KEY):
-            return parse_v2_array(document, attributes, reader.settings)
+            return reader.parse(document, parse_v2_array, attributes)
     is_read = reader.use_consolidated or reader.document(GROUP_KEY) is None
     copies = reader.document(ZMETADATA_KEY) if is_read else None
     consolidated: Consolidated | None = None
     if copies is not None:
         with reader.located(ZMETADATA_KEY):
-            consolidated, own = parse_zmetadata(copies)
+            consolidated, own = parse_zmetadata(copies, strict=reader.settings.strict)
         if GROUP_KEY in own and reader.document(GROUP_KEY) is None:
             # Some groups are published as their `.zmetadata` alone.
             for key in (GROUP_KEY, ATTRIBUTES_KEY):
@@ -263,7 +277,7 @@ def _read_v2(reader: _Reader) -> NodeMetadata | None:
         return None
     attributes = reader.attributes(ATTRIBUTES_KEY)
     with reader.located(GROUP_KEY):
-        return replace(parse_v2_group(document, attributes, reader.settings), consolidated=consolidated)
+        return replace(reader.parse(document, parse_v2_group, attributes), consolidated=consolidated)
 
 
 def _read_v1(reader: _Reader) -> NodeMetadata | None:
@@ -277,7 +291,7 @@ def _read_v1(reader: _Reader) -> NodeMetadata | None:
             raise InvalidMetadataError("the document is missing")
     attributes = reader.attributes(ATTRS_KEY)
     with reader.located(META_KEY):
-        return parse_v1(document, attributes, reader.settings)
+        return reader.parse(document, parse_v1, attributes)
 
 
 _READERS: dict[int, Callable[[_Reader], NodeMetadata | None]] = {3: _read_v3, 2: _read_v2, 1: _read_v1}

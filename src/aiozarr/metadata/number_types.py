@@ -15,6 +15,7 @@ import numpy as np
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.metadata.data_type import JSON, SMALL_FLOATS, FillValue, UnconfiguredType, frozen, register_data_type
+from aiozarr.metadata.document import integral, respelled_number
 
 
 class DTypeNames:
@@ -117,9 +118,9 @@ class BoolType(UnconfiguredType):
         return np.dtype(np.bool_)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        if not isinstance(value, bool):
+        if not isinstance(value, bool) and (strict or type(value) not in (int, float) or value not in (0, 1)):
             raise InvalidMetadataError("the fill value of bool is true or false", member=member)
-        return frozen(np.array(value))
+        return frozen(np.array(bool(value)))
 
     def render_fill_value(self, array: FillValue) -> JSON:
         return bool(array)
@@ -147,6 +148,8 @@ class IntegerType(NumberType):
         return (0, (1 << bits) - 1) if self.name[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if not strict and type(value) is not int:
+            value = integral(respelled_number(value))
         # Python counts bool as int, and 1.0 is not an integer in JSON.
         if type(value) is not int:
             raise InvalidMetadataError(f"the fill value of {self.name} is an integer", member=member)
@@ -191,6 +194,8 @@ class FloatType(NumberType):
     _table = _FLOAT_NAMES
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
+        if not strict and not (isinstance(value, str) and value in _NAMED):
+            value = respelled_number(value)
         if isinstance(value, str):
             return self._parse_text(value, member)
         if type(value) is not float and type(value) is not int:
@@ -199,7 +204,7 @@ class FloatType(NumberType):
             number = float(value)
         except OverflowError:
             number = math.inf
-        if not math.isfinite(number):
+        if not math.isfinite(number) and (strict or type(value) is int):
             # Infinity is a string in JSON. A number such as 1e999 is more likely a mistake than a rounding.
             raise InvalidMetadataError(f"the number is beyond the range of {self.name}", member=member)
         if number == 0 and self.name == "float8_e8m0fnu" and not strict:

@@ -82,7 +82,9 @@ class StringType(UnconfiguredType):
         return frozen_element("", _STRING)
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
-        return frozen_element(_parse_text(value, self.name, member), _STRING)
+        # zarr-python reads numbers as their digits, as in format 2.
+        is_number = not strict and isinstance(value, int | float) and not isinstance(value, bool)
+        return frozen_element(_parse_text(str(value) if is_number else value, self.name, member), _STRING)
 
     def render_fill_value(self, array: FillValue) -> JSON:
         return str(array.item())

@@ -28,7 +28,14 @@ from aiozarr.metadata.records import (
 )
 from aiozarr.metadata.text import ObjectType
 from aiozarr.metadata.v2_dtype import parse_dtype
-from aiozarr.metadata.v2_encoding import Encoding, parse_compressor, parse_filters, parse_numcodec, read_encoding
+from aiozarr.metadata.v2_encoding import (
+    BYTES_CODECS,
+    Encoding,
+    parse_compressor,
+    parse_filters,
+    parse_numcodec,
+    read_encoding,
+)
 from aiozarr.metadata.v2_fill_value import NAMED_FLOATS, parse_v2_fill, render_float, render_v2_fill
 from aiozarr.settings import Settings
 
@@ -44,13 +51,16 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
     members = document.members
-    check_members(document, 2)
-    extra = _parse_extra(members, _MEMBERS, settings)
     strict = settings.strict
+    check_members(document, 2, strict=strict)
+    extra = _parse_extra(members, _MEMBERS, settings)
     shape = parse_lengths(required(members, "shape"), "shape", 0)
     dtype = parse_dtype(required(members, "dtype"))
     filters = parse_filters(_nullable(members, "filters", strict), item_size=dtype.itemsize, strict=strict)
     compressor = parse_compressor(_nullable(members, "compressor", strict), strict=strict)
+    if dtype.kind == "O" and not filters and compressor and compressor["id"] not in BYTES_CODECS and not strict:
+        # The betas of zarr-python 3 stored the encoding of objects there.
+        filters, compressor = (compressor,), None
     described = "|O" if dtype.kind == "O" else members["dtype"]
     encoding = Encoding(parse_order(members), described, filters, compressor)
     elements = element_type(dtype, filters)
@@ -59,7 +69,7 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
         zarr_format=2,
         shape=shape,
         data_type=elements.data_type,
-        chunk_grid=regular_grid(_parse_chunks(members, shape, strict=strict), shape),
+        chunk_grid=regular_grid(_parse_chunks(members, strict=strict), shape),
         chunk_key_encoding=NamedConfig("v2", {"separator": _parse_separator(members)}),
         fill_value=fill_value,
         has_fill_value=has_fill_value,
@@ -72,7 +82,7 @@ def parse_v2_array(document: Document, attributes: Mapping[str, Any], settings: 
 
 def parse_v2_group(document: Document, attributes: Mapping[str, Any], settings: Settings) -> GroupMetadata:
     """Return the metadata of a `.zgroup`, with the errors of `parse_v2_array`."""
-    check_members(document, 2)
+    check_members(document, 2, strict=settings.strict)
     # zarr-python 3 adds this v3 member, always empty, to the groups in a `.zmetadata`.
     return GroupMetadata(2, attributes, _parse_extra(document.members, {"zarr_format", CONSOLIDATED_MEMBER}, settings))
 
@@ -185,13 +195,13 @@ def render_fill(metadata: ArrayMetadata, encoding: Encoding, *, plain_text: bool
     return render_v2_fill(fill, kind=elements.kind, plain_text=plain_text)
 
 
-def check_members(document: Document, zarr_format: int) -> None:
+def check_members(document: Document, zarr_format: int, *, strict: bool) -> None:
     """Check the format version, and that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
-        if name != "fill_value" or zarr_format != 1:
-            document.check(value, clip(name))
+        # NaN and infinities as bare tokens are what zarr-python and netCDF-C write.
+        document.check(value, clip(name), finite=strict or name != "fill_value")
     check_version(document.members, zarr_format)
 
 
@@ -223,17 +233,10 @@ def separator_of(metadata: ArrayMetadata) -> str:
     return str(encoding.configuration.get("separator", "."))
 
 
-def _parse_chunks(members: Mapping[str, Any], shape: tuple[int, ...], *, strict: bool) -> tuple[int, ...]:
+def _parse_chunks(members: Mapping[str, Any], *, strict: bool) -> tuple[int, ...]:
     chunks = parse_lengths(required(members, "chunks"), "chunks", 1 if strict else 0)
-    if 0 in chunks and len(chunks) == len(shape):
-        for axis, (chunk, length) in enumerate(zip(chunks, shape, strict=True)):
-            if chunk == 0 and length != 0:
-                raise InvalidMetadataError(
-                    f"chunks[{axis}] is 0, and the dimension has the length {length}", member=f"chunks[{axis}]"
-                )
-        # zarr-python 3.1 writes 0 for empty dimensions, which have no chunks of any length.
-        return tuple([max(1, chunk) for chunk in chunks])
-    return chunks
+    # zarr-python 3.1 writes 0 for empty dimensions, which may have grown since. No chunk can have been stored under it.
+    return tuple([max(1, chunk) for chunk in chunks])
 
 
 def _nullable(members: Mapping[str, Any], name: str, strict: bool) -> Any:
@@ -268,10 +271,8 @@ def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settin
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
     members = document.members
-    check_members(document, 1)
-    # The specification asks for a scalar and does not mention NaN, which zarr-python 1 writes as a bare token.
+    check_members(document, 1, strict=settings.strict)
     fill = required(members, "fill_value")
-    document.check(fill, "fill_value", finite=settings.strict)
     shape = parse_lengths(required(members, "shape"), "shape", 0)
     elements = element_type(parse_dtype(required(members, "dtype")))
     compressor = _parse_compression(required(members, "compression"), members.get("compression_opts"), settings)
@@ -285,7 +286,7 @@ def parse_v1(document: Document, attributes: Mapping[str, Any], settings: Settin
         zarr_format=1,
         shape=shape,
         data_type=elements.data_type,
-        chunk_grid=regular_grid(parse_lengths(required(members, "chunks"), "chunks", 1), shape),
+        chunk_grid=regular_grid(_parse_chunks(members, strict=settings.strict), shape),
         chunk_key_encoding=NamedConfig("v2", {"separator": "."}),
         fill_value=fill_value,
         has_fill_value=has_fill_value,

@@ -161,9 +161,9 @@ def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:
 
 
 def _with_item_size(part: Mapping[str, Any], member: str, item_size: int, strict: bool) -> Mapping[str, Any]:
-    if part["id"] != "shuffle" or part.get("elementsize") != 0:
+    if part["id"] != "shuffle" or part.get("elementsize") not in (0, "0"):
         return part
-    # netCDF-C writes 0 for the size of the elements.
+    # netCDF-C writes 0, and releases before 4.10 "0", for the size of the elements.
     if strict:
         raise InvalidMetadataError("elements have at least one byte", member=f"{member}.elementsize")
     return {**part, "elementsize": item_size}

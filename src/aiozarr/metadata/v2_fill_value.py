@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from aiozarr.errors import InvalidMetadataError
 from aiozarr.metadata.byte_strings import parse_base64
+from aiozarr.metadata.document import integral, respelled_number
 from aiozarr.metadata.v2_dtype import NAMED
 
 MEMBER = "fill_value"
 NAMED_FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEX = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
 _NAT = -(1 << 63)
 
 
@@ -116,13 +116,8 @@ def _boolean(value: object, strict: bool) -> bool:
 
 
 def _integer(value: object, minimum: int, maximum: int, strict: bool) -> int:
-    number = value
-    if not strict:
-        if isinstance(value, str) and len(value) <= 400 and _NUMBER.fullmatch(value):
-            number = int(value) if value.lstrip("+-").isdigit() else float(value)
-        # z5py writes 0.0 for integers.
-        if type(number) is float and number.is_integer():
-            number = int(number)
+    # z5py writes 0.0 for integers, and GDAL "0".
+    number = value if strict else integral(respelled_number(value))
     # Python counts bool as int.
     if type(number) is not int:
         raise _wrong("an integer")
@@ -145,11 +140,8 @@ def _number(value: object, dtype: np.dtype[Any], strict: bool) -> float | int:
         minimum, maximum = (0, (1 << bits) - 1) if dtype.name.startswith("u") else (-1 << bits - 1, (1 << bits - 1) - 1)
         return _integer(value, minimum, maximum, strict)
     if isinstance(value, str):
-        if value in NAMED_FLOATS:
-            return NAMED_FLOATS[value]
-        if strict or _NUMBER.fullmatch(value) is None:
-            raise _wrong("a number, 'NaN', 'Infinity' or '-Infinity'")
-        value = float(value)
+        value = NAMED_FLOATS.get(value, value)
+    value = value if strict else respelled_number(value)
     if type(value) is not float and type(value) is not int:
         raise _wrong("a number, 'NaN', 'Infinity' or '-Infinity'")
     try:

@@ -44,7 +44,7 @@ def parse_v3(document: Document, settings: Settings) -> ArrayMetadata | GroupMet
         InvalidMetadataError: the document violates the format; `member` names the member, if it is one.
         UnsupportedMetadataError: the document uses a feature that aiozarr lacks.
     """
-    _check_format_members(document)
+    _check_format_members(document, settings)
     members = document.members
     check_version(members, 3)
     node_type = required(members, "node_type")
@@ -95,7 +95,7 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
     return members
 
 
-def _check_format_members(document: Document) -> None:
+def _check_format_members(document: Document, settings: Settings) -> None:
     """Check that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
         raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
@@ -103,7 +103,8 @@ def _check_format_members(document: Document) -> None:
         return
     for name, value in document.members.items():
         if name not in ("attributes", CONSOLIDATED_MEMBER):
-            document.check(value, name)
+            # zarr-python reads NaN and infinities as bare tokens, which the specification does not allow.
+            document.check(value, name, finite=settings.strict or name != "fill_value")
 
 
 def _parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any]:

@@ -11,12 +11,20 @@ from typing_extensions import Buffer
 
 from aiozarr.common.concurrency import gather_all, map_concurrently
 from aiozarr.engine import Engine
-from aiozarr.errors import LimitError, MetadataError, NodeNotFoundError, StoreError, UnsupportedOperationError
+from aiozarr.errors import (
+    InvalidMetadataError,
+    LimitError,
+    MetadataError,
+    NodeNotFoundError,
+    StoreError,
+    UnsupportedOperationError,
+)
 from aiozarr.grid.chunk_grid import resolve_grid
 from aiozarr.grid.key_encoding import resolve_key_encoding
 from aiozarr.hierarchy.internal import NodeAccess, NodeMetadata, read_documents
 from aiozarr.metadata.format_rules import document_write_order, key_prefix, rules_of
 from aiozarr.metadata.formats import PROBE_KEYS, consolidated_node, parse_node
+from aiozarr.metadata.lenient import respelled_array
 from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.model import JOURNAL_PREFIX, Entry
 from aiozarr.schedule.events import Report
@@ -74,8 +82,16 @@ class NodeTree:
 
 def chunk_keys(metadata: ArrayMetadata) -> Iterator[str]:
     """Iterate over the keys of all stored objects of an array, relative to it."""
-    encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape))
-    grid = resolve_grid(metadata.chunk_grid, metadata.shape)
+    try:
+        encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(metadata.shape))
+        grid = resolve_grid(metadata.chunk_grid, metadata.shape)
+    except InvalidMetadataError as error:
+        # Not by the array's layout: a copy needs no codecs.
+        respelled = respelled_array(metadata, error, lambda name: {})
+        if respelled is None:
+            raise
+        yield from chunk_keys(respelled)
+        return
     # Lazily, because `product` holds the numbers of the ranges, not their combinations.
     for coords in product(*[range(count) for count in grid.shape]):
         yield encoding.encode(coords)

@@ -258,7 +258,9 @@ class SelectedStore(Store):
         path, _, name = key.rpartition("/")
         if name not in (V3_KEY, ARRAY_KEY, META_KEY, ZMETADATA_KEY):
             return data
-        members: dict[str, Any] = dict(load_document(data, max_bytes=self._settings.max_metadata_bytes).members)
+        settings = self._settings
+        document = load_document(data, max_bytes=settings.max_metadata_bytes, strict=settings.strict)
+        members: dict[str, Any] = dict(document.members)
         if path in self._arrays:
             members["shape"] = list(self._arrays[path].selected.metadata.shape)
         for copied_path, copied in _consolidated_copies(name, members):

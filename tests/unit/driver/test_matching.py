@@ -68,7 +68,7 @@ def test_names_that_are_not_unique_leave_all_dimensions_without_labels() -> None
     assert open_pair(pair).domain.labels == ("", "")
 
 
-@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"\xef\xbb\xbf{}", b"[]", b"1" * 5000, b"\xff"])
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 100_000, b"[]", b"1" * 5000, b"\xff"])
 def test_a_stored_document_is_read_within_the_bounds_of_all_documents(data: bytes) -> None:
     with pytest.raises(InvalidMetadataError, match="document") as caught:
         parse_stored(data, node="memory://a")

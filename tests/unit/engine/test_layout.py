@@ -11,6 +11,7 @@ import pytest
 
 import aiozarr
 from aiozarr.errors import InvalidMetadataError, LimitError
+from aiozarr.settings import Settings
 from aiozarr.stores import MemoryStore
 from aiozarr.testing.fakes import FakeStore
 
@@ -164,5 +165,5 @@ async def test_an_error_of_an_array_names_it_each_time() -> None:
         document = bytes(store.fetch_now(f"{name}/zarr.json").data)  # type: ignore[union-attr]
         store.set_now(f"{name}/zarr.json", document.replace(b'"level": 3', b'"level": true'))
         with pytest.raises(aiozarr.InvalidMetadataError) as caught:
-            await aiozarr.open_array(store, name)
+            await aiozarr.open_array(store, name, settings=Settings(strict=True))
         assert caught.value.node == array.url

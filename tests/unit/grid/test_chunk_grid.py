@@ -32,10 +32,6 @@ def test_no_dimensions_make_one_chunk_and_length_0_makes_none() -> None:
     assert list(grid.edges(0)) == [0]
 
 
-def test_a_chunk_length_of_0_counts_as_1_for_a_dimension_of_length_0() -> None:
-    assert resolve({"chunk_shape": [0]}, (0,)).chunk_shape == (1,)
-
-
 def test_chunks_are_counted_exactly_at_any_size() -> None:
     grid = resolve({"chunk_shape": [1, 2]}, (2**63 - 1, 2**63 - 1))
     assert grid.shape == (2**63 - 1, 2**62)

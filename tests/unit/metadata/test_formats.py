@@ -65,7 +65,7 @@ def test_a_document_that_is_not_a_json_object_is_rejected_by_key(key: str, data:
     if key in (".zgroup", ".zmetadata"):
         del documents[".zarray"]
     with pytest.raises(MetadataError) as caught:
-        parse_node(documents | {key: data}, node="memory://x")
+        parse_node(documents | {key: data}, node="memory://x", settings=Settings(strict=True))
     assert caught.value.key == key
 
 

@@ -146,7 +146,7 @@ def test_other_members_are_kept_and_attrs_may_be_absent_unless_strict() -> None:
 )
 def test_invalid_members_are_rejected(member: str, value: Any) -> None:
     with pytest.raises(InvalidMetadataError):
-        parse(**{member: value})
+        parse(STRICT, **{member: value})
 
 
 def test_pickle_is_rejected() -> None:

@@ -103,7 +103,9 @@ async def test_an_error_about_codecs_names_the_document_and_its_own_member(
 ) -> None:
     memory = MemoryStore()
     await memory.set(key, json.dumps(document).encode())
+    if key == "meta":
+        await memory.set("attrs", b"{}")
     with pytest.raises(MetadataError) as caught:
-        await aiozarr.open_array(memory)
+        await aiozarr.open_array(memory, settings=aiozarr.Settings(strict=True))
     error = caught.value
     assert (error.node, error.key, error.member) == (memory.url, key, member)

@@ -202,7 +202,7 @@ def test_a_missing_member_is_named(member: str) -> None:
 )
 def test_an_invalid_member_is_rejected_with_its_path(member: str, value: Any, place: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
-        parse(ARRAY, **{member: value})
+        parse(ARRAY, STRICT, **{member: value})
     assert caught.value.member == member + place
     assert (caught.value.node, caught.value.key) == ("memory://x/a", "zarr.json")
 
@@ -237,7 +237,7 @@ def test_an_invalid_configuration_of_the_data_type_is_rejected() -> None:
 @pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_numbers_that_json_lacks_are_rejected_in_members_of_the_format(token: str) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
-        parse_text(with_text(ARRAY, "fill_value", token))
+        parse_text(with_text(ARRAY, "fill_value", token), STRICT)
     assert caught.value.member == "fill_value"
     with pytest.raises(InvalidMetadataError) as caught:
         parse_text(with_text(ARRAY, "codecs", f'[{{"name": "zstd", "configuration": {{"level": {token}}}}}]'))

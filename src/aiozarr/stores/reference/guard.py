@@ -38,9 +38,15 @@ class ReferenceGuard:
             PermissionDeniedError: the document may not name it.
         """
         if not self.allows(target):
+            where, advice = "", "; only that origin and the locations that the storage option 'resolve' names are read"
+            if is_local(target, self.protocol) and "://" not in target and not os.path.isabs(target):
+                where, advice = "a path relative to the working directory, ", ""
+                if self.document is not None and _is_local(self.document):
+                    advice = "; it is found if the working directory is the folder of the document"
+            # The document may be hostile, so nothing here says how its target could be allowed.
             raise PermissionDeniedError(
-                f"the references name {shown_location(target)!r}, which is not in the origin of their document; "
-                f"the storage option resolve={{{_prefix_of(target)!r}: {{}}}} allows it"
+                f"the references name {shown_location(target)!r}, {where}which is not in the origin of their document"
+                f"{advice}"
             )
 
     def allows(self, target: str) -> bool:
@@ -129,9 +135,3 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 def _begins_with(target: str, prefix: str) -> bool:
     end = urlsplit(prefix).path
     return _has_origin(target, prefix) and urlsplit(target).path.startswith(end if end.endswith("/") else end + "/")
-
-
-def _prefix_of(target: str) -> str:
-    scheme, mark, rest = target.partition("://")
-    server = rest.partition("/")[0].rpartition("@")[2]
-    return f"{scheme}{mark}{server}/" if server else f"{os.path.dirname(target)}/"

@@ -42,7 +42,8 @@ def parse(data: Buffer) -> LoadedReferences:
         LimitError: it has too many references, or a reference that ends beyond all objects.
     """
     try:
-        return _Parser(str(data, "utf-8")).parse()
+        # Editors and shells of Windows write UTF-16, or a byte order mark.
+        return _Parser(str(data, json.detect_encoding(bytes(memoryview(data)[:4])))).parse()
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits are a plain ValueError
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidMetadataError(f"the document of references is not valid JSON: {reason}") from None

@@ -89,10 +89,7 @@ class KeyIndex:
             StoreError: a name occurs twice, and `duplicates` is "refuse".
         """
         if self.repeated is not None and duplicates == "refuse":
-            reason = (
-                "the name occurs twice, and readers differ in which one they take; duplicates='last' takes the last"
-            )
-            raise damaged(reason, url, self.repeated)
+            raise StoreError("the name occurs twice in the archive", store=url, key=self.repeated)
         return self
 
     def keys_changed(self) -> None:
@@ -145,6 +142,7 @@ class Contents(KeyIndex):
             StoreError: the archive is damaged, or cannot be read.
             LimitError: the member decompresses to more than `limit` bytes.
         """
+        member.check_readable(url)
         file = self.file
         assert file is not None
         begin = self.starts.get(member.offset)

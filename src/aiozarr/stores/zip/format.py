@@ -1,7 +1,7 @@
 """Parses the records of a zip archive: its directory, and the headers of its members.
 
-All functions are pure. An archive is refused if a store cannot hold one of its members: a name that is not a valid key,
-a link, an encrypted member, overlapping members.
+All functions are pure. A member that cannot be read, such as a link or an encrypted one, is refused when it is read, so
+that it does not hide the others. Members whose names are not valid keys are left out.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Member:
         packed_size: compressed size in bytes.
         size: decompressed size in bytes.
         extra: bytes of the extra field in the directory; the header's own often has as many.
+        fault: why it cannot be read, or None.
     """
 
     key: str
@@ -59,6 +60,22 @@ class Member:
     packed_size: int
     size: int
     extra: int
+    fault: str | None = None
+
+    def check_readable(self, url: str) -> None:
+        """Check that the member can be read.
+
+        Raises:
+            UnsupportedOperationError: it is encrypted, a link, or of an unknown compression method.
+            StoreError: its sizes contradict each other.
+        """
+        if self.fault is not None:
+            raise UnsupportedOperationError(self.fault, store=url, key=self.key)
+        if self.method == STORED and self.size != self.packed_size:
+            raise damaged("its two sizes differ although it is not compressed", url, self.key)
+        # A byte of deflate decompresses to at most 1,032 bytes.
+        if self.method == DEFLATED and self.size > 1032 * self.packed_size:
+            raise damaged(f"{self.packed_size} bytes cannot decompress to {self.size}", url, self.key)
 
     @property
     def likely_start(self) -> int:
@@ -98,15 +115,23 @@ def find_end(tail: bytes, size: int, url: str) -> EndRecord | int:
         LimitError: the directory is larger than `MAX_DIRECTORY_BYTES`.
     """
     base = size - len(tail)
-    at = len(tail)
+    at = found = len(tail)
+    last = -1
     while True:
-        at = tail.rfind(b"PK\x05\x06", 0, at)
-        if at < 0:
-            raise StoreError("not a zip archive: it has no end record", store=url)
-        if at + _END.size <= len(tail):
-            _, disk, first_disk, _, count, length, start, comment = _END.unpack_from(tail, at)
-            if at + _END.size + comment == len(tail):
+        found = tail.rfind(b"PK\x05\x06", 0, found)
+        if found < 0:
+            break
+        excess = len(tail) - found - _END.size
+        if excess >= 0:
+            # Some writers leave bytes behind the end, where the last record counts.
+            last = max(last, found)
+            if _END.unpack_from(tail, found)[-1] == excess:
+                last = found
                 break
+    if last < 0:
+        raise StoreError("not a zip archive: it has no end record", store=url)
+    at = last
+    _, disk, first_disk, _, count, length, start, _ = _END.unpack_from(tail, at)
     end = base + at
     locator = at - _LOCATOR.size
     if _MAX16 in (disk, count) or _MAX32 in (length, start):
@@ -140,11 +165,10 @@ def find_end(tail: bytes, size: int, url: str) -> EndRecord | int:
 def read_directory(data: bytes, end: EndRecord, url: str) -> tuple[dict[str, Member], str | None]:
     """Return the members by key, and a name that occurs more than once, or None, from the bytes of the directory.
 
-    Of several members of one name the last is returned. Entries of directories are skipped.
+    Of several members of one name the last is returned. Entries of directories are skipped, and so are names that are
+    not valid keys, such as `../a`.
 
     Raises:
-        InvalidKeyError: a name is not a valid key, such as `../a`.
-        UnsupportedOperationError: a member is encrypted, a link, or of an unknown compression method.
         StoreError: the directory is inconsistent.
     """
     members: dict[str, Member] = {}
@@ -152,7 +176,10 @@ def read_directory(data: bytes, end: EndRecord, url: str) -> tuple[dict[str, Mem
     for member in _entries(data, end, url):
         if member.key.endswith("/") and not member.size:
             continue
-        check_key(member.key, store=url)
+        try:
+            check_key(member.key, store=url)
+        except InvalidKeyError:
+            continue
         if member.key in members:
             repeated = member.key
         members[member.key] = member
@@ -186,37 +213,33 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
         at += named + extra + comment
         if at > len(data):
             raise damaged("its directory ends early", url)
-        key = _decode(raw, flags, more, url)
+        key = _decode(raw, flags, more)
         if _MAX32 in (size, packed_size, offset):
             size, packed_size, offset = _wide(more, size, packed_size, offset, url, key)
-        if flags & _ENCRYPTED:
-            raise UnsupportedOperationError("encrypted members are not read", store=url, key=key)
-        if made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16):
-            raise UnsupportedOperationError("symbolic links in archives are not followed", store=url, key=key)
-        if method not in (STORED, DEFLATED, BZIP2, LZMA):
-            raise UnsupportedOperationError(f"unknown compression method {method}", store=url, key=key)
-        if method == STORED and size != packed_size:
-            raise damaged("its two sizes differ although it is not compressed", url, key)
-        # A byte of deflate decompresses to at most 1,032 bytes.
-        if method == DEFLATED and size > 1032 * packed_size:
-            raise damaged(f"{packed_size} bytes cannot decompress to {size}", url, key)
         found += 1
-        yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra)
+        fault = None
+        if flags & _ENCRYPTED:
+            fault = "encrypted members are not read"
+        elif made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16):
+            fault = "symbolic links in archives are not followed"
+        elif method not in (STORED, DEFLATED, BZIP2, LZMA):
+            fault = f"unknown compression method {method}"
+        yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra, fault)
     # In archives of writers without zip64 records the number overflows.
     if (found - end.count) % (_MAX16 + 1):
         raise damaged(f"its directory has {found} entries and announces {end.count}", url)
 
 
-def _decode(raw: bytes, flags: int, extra: bytes, url: str) -> str:
-    """Decode a name: as UTF-8 if a flag or a field declares it, otherwise as code page 437."""
-    try:
-        if flags & _UTF8:
-            return raw.decode()
-        for kind, field in _fields(extra):
-            if kind == 0x7075 and field[:5] == b"\x01" + zlib.crc32(raw).to_bytes(4, "little"):
-                return field[5:].decode()
-    except UnicodeDecodeError:
-        raise InvalidKeyError(f"a name in the archive is not valid UTF-8: {raw[:200]!r}", store=url) from None
+def _decode(raw: bytes, flags: int, extra: bytes) -> str:
+    """Decode a name: as UTF-8 if a flag or a field declares it, otherwise as code page 437.
+
+    Bytes that are not UTF-8 become lone surrogates, which no key has.
+    """
+    if flags & _UTF8:
+        return raw.decode(errors="surrogateescape")
+    for kind, field in _fields(extra):
+        if kind == 0x7075 and field[:5] == b"\x01" + zlib.crc32(raw).to_bytes(4, "little"):
+            return field[5:].decode(errors="surrogateescape")
     return raw.decode("cp437")
 
 

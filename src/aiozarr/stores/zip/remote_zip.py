@@ -220,6 +220,7 @@ class RemoteZipStore(ZipStore, in_store=True):
     async def _read(
         self, contents: RemoteContents, member: Member, start: int, stop: int, max_bytes: int | None
     ) -> bytes | memoryview:
+        member.check_readable(self._url)
         if start == stop and member.size:
             return b""
         whole = stop - start == member.size

@@ -61,7 +61,7 @@ class ZipStore(Store):
         compression: int = zipfile.ZIP_STORED,
         max_member_bytes: int = GIB,
         durable: bool = False,
-        duplicates: Duplicates = "refuse",
+        duplicates: Duplicates = "last",
     ) -> None:
         """Create the store; the first operation opens the archive.
 
@@ -74,8 +74,8 @@ class ZipStore(Store):
                 already, and a range of a compressed member costs all bytes before it.
             max_member_bytes: a compressed member that decompresses to more raises `LimitError`.
             durable: flush the archive to the device before closing returns.
-            duplicates: how to treat an archive with two members of one name: "refuse", since readers differ in which
-                one they take, or "last". zarr-python's `ZipStore` creates such archives when it replaces a document.
+            duplicates: how to treat an archive with two members of one name: take the "last", as zarr-python, whose
+                `ZipStore` creates such archives when it replaces a document, or "refuse" it.
 
         Raises:
             ValueError, TypeError: an argument is invalid.

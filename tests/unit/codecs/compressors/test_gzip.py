@@ -36,10 +36,10 @@ def test_adjacent_members_are_one_value() -> None:
     assert bytes(CODEC.decode(gzip.compress(b""), max_size=0)) == b""
 
 
-@pytest.mark.parametrize("junk", [b"\0", b"junk", b"\x1f\x8b", b"\0" * 40, gzip.compress(CONTENT)[:-1]])
-def test_junk_after_a_member_is_refused(junk: bytes) -> None:
+@pytest.mark.parametrize("damaged", [b"\x1f\x8b", gzip.compress(CONTENT)[:-1]])
+def test_a_damaged_member_after_another_one_is_refused(damaged: bytes) -> None:
     with pytest.raises(CodecError):
-        CODEC.decode(gzip.compress(CONTENT) + junk, max_size=1 << 20)
+        CODEC.decode(gzip.compress(CONTENT) + damaged, max_size=1 << 20)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x1f", zlib.compress(CONTENT), b"no gzip" * 9])

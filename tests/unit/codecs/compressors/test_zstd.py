@@ -202,7 +202,7 @@ def test_content_of_any_size_is_the_same_with_and_without_memory_for_it(size: in
         out = memoryview(bytearray(size))
         assert bytes(codec.decode(data, max_size=size, out=out)) == content
         assert bytes(codec.decode(data, max_size=size)) == content
-    for damaged in (frame + b"x", frame[:-1], frame + frame):
+    for damaged in (frame[:-1], frame + frame):
         with pytest.raises(CodecError):
             codec.decode(damaged, max_size=size, out=memoryview(bytearray(size)))
 

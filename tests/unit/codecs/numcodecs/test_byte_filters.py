@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
+from aiozarr.codecs.chain import strict_copy
 from aiozarr.codecs.codec import ArraySpec
 from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
@@ -122,11 +123,16 @@ def test_the_checksum_of_empty_content_is_checked(name: str) -> None:
     assert bytes(codec.decode(codec.encode(b""), max_size=0)) == b""
 
 
-@pytest.mark.parametrize("name", ["zlib", "bz2", "lzma"])
-def test_junk_after_the_data_is_refused(name: str) -> None:
+@pytest.mark.parametrize("excess", [b"\0", bytes(5000), b"junk"])
+@pytest.mark.parametrize("name", ["zlib", "bz2", "lzma", "gzip", "blosc", "zstd"])
+def test_bytes_after_the_data_are_ignored_unless_strict(name: str, excess: bytes) -> None:
     codec = build({"id": name})
+    encoded = bytes(codec.encode(b"content")) + excess
+    assert bytes(codec.decode(encoded, max_size=7)) == b"content"
     with pytest.raises(CodecError):
-        codec.decode(bytes(codec.encode(b"content")) + b"junk", max_size=100)
+        codec.decode(encoded, max_size=6)
+    with pytest.raises(CodecError):
+        strict_copy(codec).decode(encoded, max_size=100)
 
 
 @pytest.mark.parametrize("name", ["bz2", "lzma", "gzip", "zstd"])

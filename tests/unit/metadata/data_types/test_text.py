@@ -66,7 +66,7 @@ def test_a_fill_value_is_read_and_written(data_type: Any, value: Any, expected: 
 )
 def test_other_fill_values_are_rejected_with_their_path(data_type: Any, value: Any) -> None:
     with pytest.raises(InvalidMetadataError) as caught:
-        DataType.from_json(data_type).parse_fill_value(value)
+        DataType.from_json(data_type).parse_fill_value(value, strict=True)
     assert (caught.value.member or "").startswith("fill_value")
 
 
