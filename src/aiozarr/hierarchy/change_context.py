@@ -269,7 +269,7 @@ def levels_above(access: NodeAccess) -> list[NodeAccess]:
     above, path = access.store.parent_store(), ""
     with suppress(InvalidKeyError):
         while above is not None:
-            path = join_path(check_path(above[1], None), path, None)
+            path = f"{check_path(above[1], None)}/{path}" if path else check_path(above[1], None)
             levels.append(access._replace(store=above[0], path=path))
             above = above[0].parent_store()
     return levels
@@ -281,7 +281,7 @@ def link_target(access: NodeAccess) -> NodeAccess | None:
 
     if not isinstance(store := access.store, LocalStore):
         return None
-    below = [os.path.join(store.root, path) for path in (*ancestors(access.path), access.path)]
+    below = [f"{store.root}/{path}" for path in (*ancestors(access.path), access.path)]
     if store.identity == (LocalStore, os.fsencode(store.root)) and not any(map(os.path.islink, below[1:])):
         return None
     return access._replace(store=LocalStore("/", durable=store.durable), path=os.path.realpath(below[-1]).strip("/"))

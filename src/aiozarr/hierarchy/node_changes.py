@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +23,6 @@ from aiozarr.hierarchy.change_context import (
     create_group_document,
     group_keys,
     lacks_own_document,
-    levels_above,
     load_consolidated_ancestors,
     load_contexts,
     replace_documents,
@@ -36,7 +36,6 @@ from aiozarr.hierarchy.node_access import (
     Documents,
     NodeAccess,
     NodeMetadata,
-    fetch_now,
     formats_of,
     has_keys_below,
     implicit_group,
@@ -45,11 +44,18 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_node,
 )
-from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, ancestors, check_new_path, rules_of
+from aiozarr.metadata.format_rules import (
+    ARRAY_KEY,
+    CONSOLIDATED_MEMBER,
+    ancestors,
+    check_new_path,
+    key_prefix,
+    rules_of,
+)
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import Value
-from aiozarr.stores import BlockingStore
+from aiozarr.stores import BlockingStore, Store
 from aiozarr.stores.blocking import in_thread_uncancelled
 
 MAX_UPDATES = 100
@@ -223,17 +229,16 @@ async def _update_in_thread(
     Returns: the new metadata. None: nothing was stored, because consolidated metadata or a group above the root of the
     store may have to change too, another writer was first, or a call of the system has failed and may be repeated.
     """
-    store = access.store
+    store, max_bytes = access.store, access.settings.max_metadata_bytes
     assert isinstance(store, BlockingStore)
-    [key] = keys = rules_of(zarr_format).keys
-    levels = [access, *map(access.sibling, ancestors(access.path))]
-    outside = [level.sibling("") for level in levels_above(access)] if access.target_path is None else []
+    [key] = rules_of(zarr_format).keys
+    keys = [access.prefix + key, *[key_prefix(path) + key for path in ancestors(access.path)]]
 
     def update() -> NodeMetadata | None:
         try:
-            stored, *above = [fetch_now(each, keys)[key] for each in levels]
+            stored, *above = [store.fetch_now(each, max_bytes=max_bytes) for each in keys]
             # An interrupted change of this process may have removed consolidated metadata before they were read.
-            is_alone = not removals_above([access]) and all(fetch_now(each, keys)[key] is None for each in outside)
+            is_alone = not removals_above([access]) and (access.target_path is not None or _is_outermost(store, key))
         except (StoreError, LimitError):
             return None
         if stored is None or not is_alone or any(map(_may_be_consolidated, (stored, *above))):
@@ -250,6 +255,22 @@ async def _update_in_thread(
         return None
 
     return await access.scheduled.at_once(access.prefix + key, in_thread_uncancelled(update, is_shared=True))
+
+
+def _is_outermost(store: Store, key: str) -> bool:
+    """Return whether no level above the root of the store has this document."""
+    from aiozarr.stores.local.store import LocalStore
+
+    while (parent := store.parent_store()) is not None:
+        store = parent[0]
+        if isinstance(store, LocalStore):
+            # Looking for a file is faster than reading it, and few levels have one.
+            is_stored = os.access(f"{store.root}/{key}", os.F_OK)
+        else:
+            is_stored = not isinstance(store, BlockingStore) or store.fetch_now(key) is not None
+        if is_stored:
+            return False
+    return True
 
 
 def _may_be_consolidated(value: Value | None) -> bool:
