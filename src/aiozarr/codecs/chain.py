@@ -65,7 +65,7 @@ def strict_copy(part: Any) -> Any:
     """Return a codec or chain of aiozarr with `_is_strict` set in all codecs and filters inside."""
     if type(part) is tuple:
         return tuple(map(strict_copy, part))
-    if not is_dataclass(part) or isinstance(part, type) or not type(part).__module__.startswith(__package__):
+    if not is_dataclass(part) or isinstance(part, type) or not type(part).__module__.startswith("aiozarr.codecs"):
         return part
     names = [each.name for each in fields(part) if each.init]
     return replace(part, **{name: name == "_is_strict" or strict_copy(getattr(part, name)) for name in names})
