@@ -116,8 +116,10 @@ async def test_a_path_that_is_missing_and_could_be_a_mode_is_explained(mode: str
     ],
 )
 async def test_a_module_that_is_missing_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, module: str, url: str, options: dict[str, Any], extra: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str, url: str, options: dict[str, Any], extra: str
 ) -> None:
+    (tmp_path / "config").write_text("[profile p]\nregion = us-east-1\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")] or [module]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises((ImportError, aiozarr.AiozarrError, ValueError), match=extra):
