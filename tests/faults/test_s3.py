@@ -237,7 +237,9 @@ async def test_a_range_of_all_bytes_is_compared_with_the_checksum_of_the_object(
     assert bytes(value.data) == bytes(20)
 
 
-async def test_the_checksum_of_a_stored_value_is_not_that_of_the_response(server: FaultServer) -> None:
-    server.script = spoil.always(lambda reply: reply.with_headers(x_amz_checksum_crc32="AAAAAA==", ETag='"e"'))
+async def test_the_checksum_of_a_stored_value_is_compared_with_what_was_sent(server: FaultServer) -> None:
+    server.script = spoil.always(lambda reply: reply.with_headers(x_amz_checksum_crc32="y/Q5Jg==", ETag='"e"'))
     async with ObjectStore("s3://bucket", endpoint_url=server.url, anon=True) as store:
         await store.set("k", b"123456789")
+        with pytest.raises(aiozarr.StoreError, match="the sent bytes do not have the CRC32"):
+            await store.set("k", b"12345678")

@@ -31,7 +31,11 @@ def is_missing_status(error: StoreError, settings: Settings) -> bool:
         return False
     if error.target is not None:
         return False  # there is a reference, so that something is stored
-    return error.status is not None and error.status != 404 and error.status in settings.missing_status
+    if error.status is None or error.status == 404 or error.status not in settings.missing_status:
+        return False
+    from aiozarr.stores.http.missing_objects import NOT_A_MISSING_OBJECT  # local reads do not need it
+
+    return not any(code in error.message for code in NOT_A_MISSING_OBJECT)
 
 
 class ObjectRequest(ScheduledRequest):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiozarr.common.concurrency import map_concurrently
@@ -68,9 +69,12 @@ async def upload_in_parts(
             return await store.complete_parts(key, upload_id, parts, precondition=precondition)
         except StoreError as error:
             # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
-            stored = await store.stat(key) if attempt > 1 and error.status == 404 else None
+            is_gone = error.status == 404 and not error.retryable  # a proxy's 404 says nothing of the upload
+            stored = await store.stat(key) if attempt > 1 and is_gone else None
             if stored is None or stored.size != body.nbytes:
                 raise
+            with suppress(StoreError):
+                await store.abort_parts(key, upload_id)  # removes the record of the upload
             return stored.version
 
     async with undone_on_failure(lambda: store.abort_parts(key, upload_id)):

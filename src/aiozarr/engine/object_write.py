@@ -14,13 +14,13 @@ from typing_extensions import Buffer
 
 from aiozarr.engine.decoder import MAX_CHUNK_BYTES
 from aiozarr.engine.encoder import ChangedShard, ObjectEncoder, StoredShard, assemble_shard, open_shard
-from aiozarr.engine.fetch_request import ObjectRequest
+from aiozarr.engine.fetch_request import ObjectRequest, is_missing_status
 from aiozarr.engine.group_commit import GroupCommit, compare_and_swap, compare_and_swap_blocking
 from aiozarr.engine.operation import Operation
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.timing import RequestTiming
 from aiozarr.engine.worker_pool import BATCH_BYTES
-from aiozarr.errors import CodecError
+from aiozarr.errors import CodecError, StoreError
 from aiozarr.grid.chunk_grid import LARGE_POINT_COUNT
 from aiozarr.grid.projection import ChunkSelection
 from aiozarr.model import IfAbsent, IfMatch, Precondition, Value, Version
@@ -230,9 +230,18 @@ class ObjectWrite(ObjectRequest):
         if isinstance(store, BlockingStore):
             return await self.context.state.pool.call(partial(self._fetch_blocking, store))
         self.sent += 1
-        value = await store.fetch(self.key, **self._bound())
+        try:
+            value = await store.fetch(self.key, **self._bound())
+        except StoreError as error:
+            value = None
+            self._check_missing(error)
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         return value
+
+    def _check_missing(self, error: StoreError) -> None:
+        """Raise the error of a fetch, unless the settings take it for "nothing is stored". Any thread."""
+        if not is_missing_status(error, self.settings):
+            raise error
 
     def _bound(self) -> dict[str, Any]:
         """Return the keyword that bounds the response, or nothing if the store or the object has no bound.
@@ -330,7 +339,11 @@ class ObjectWrite(ObjectRequest):
 
     def _fetch_blocking(self, store: BlockingStore) -> Value | None:
         self.sent += 1
-        value = store.fetch_now(self.key, **self._bound())
+        try:
+            value = store.fetch_now(self.key, **self._bound())
+        except StoreError as error:
+            value = None
+            self._check_missing(error)
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         return value
 

@@ -443,9 +443,12 @@ async def _lists_any(access: NodeAccess) -> bool | None:
 def _is_refusal(error: StoreError) -> bool:
     """Return whether the store refuses one document but may serve others.
 
-    A 404 raised as an error (after a redirect, for example) does not prove that the document is missing.
+    A 404 raised as an error (after a redirect, for example) does not prove that the document is missing. One that a
+    proxy sends while the server restarts is not a refusal.
     """
-    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or error.status == 404
+    return isinstance(error, PermissionDeniedError | UnauthenticatedError) or (
+        error.status == 404 and not error.retryable
+    )
 
 
 async def _read_implicit_group(access: NodeAccess) -> NodeMetadata | None:

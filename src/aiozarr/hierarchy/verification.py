@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from aiozarr.common.concurrency import ByteSemaphore, for_each
 from aiozarr.common.progress import Progress, ProgressCallback, ProgressLike, shown_progress
 from aiozarr.engine import Engine, bind_callback, run
 from aiozarr.engine.open_store import Target
-from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, StoreError
+from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, MissingChunkError, StoreError
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.group import Group
 from aiozarr.hierarchy.members import NodeError
@@ -36,6 +36,7 @@ CONCURRENT_ARRAYS = 16
 """Arrays whose objects are listed at a time, because listings take most of the time for many small arrays."""
 MAX_BYTES = 256 << 20
 """Decoded bytes in memory at a time."""
+GHOST = "the listing names this object, and the store says that it is not stored"
 STREAM_BYTES = 64 << 20
 """A larger object is decoded chunk by chunk, and never held in memory as a whole."""
 
@@ -191,8 +192,9 @@ class Verification:
             view = array.blocks[coords] if coords else array[...]
             async with self._memory.hold(min(view.nbytes, STREAM_BYTES)):
                 bad = await _verify_object(array, path, coords, view)
-            self._report.objects += 1
-            self._report.bytes += view.nbytes
+            if not any(each.error == GHOST for each in bad):
+                self._report.objects += 1
+                self._report.bytes += view.nbytes
             if self._progress is not None:
                 done, done_bytes = self._report.objects, self._report.bytes
                 self._progress(Progress(done, max(done, self._objects), done_bytes, max(done_bytes, self._bytes)))
@@ -228,9 +230,9 @@ async def _stored_objects(
     array: Array, path: str, report: VerifyReport
 ) -> AsyncGenerator[tuple[int, ...] | BadObject, None]:
     """Yield the coordinates of the objects to read, and objects outside of the grid."""
-    layout, store = array._layout, array._chunk_store
+    layout = array._layout
     shape = layout.grid.shape
-    if not store.supports.listable or array.metadata.storage_transformers:
+    if not _is_listed(array):
         report.missing = None
         for each in product(*map(range, shape)):
             yield each
@@ -255,6 +257,11 @@ async def _stored_objects(
         report.missing += prod(shape) - stored
 
 
+def _is_listed(array: Array) -> bool:
+    """Return whether a listing names the objects to read, which must then be stored."""
+    return array._chunk_store.supports.listable and not array.metadata.storage_transformers
+
+
 def is_in_grid(coords: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Return whether a grid of this shape has a chunk at `coords`."""
     return all([number < length for number, length in zip(coords, shape, strict=True)])
@@ -262,6 +269,8 @@ def is_in_grid(coords: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 async def _verify_object(array: Array, path: str, coords: tuple[int, ...], view: View) -> list[BadObject]:
     """Read one stored object, and each inner chunk individually if it is a shard with an error."""
+    if _is_listed(array):
+        view._settings = replace(view._settings, missing="raise")
     error = await _read_error(view)
     if error is None:
         return []
@@ -284,6 +293,9 @@ async def _read_error(view: View) -> AiozarrError | None:
                 pass
         else:
             await view.read()
+    except MissingChunkError as error:
+        error.message = GHOST
+        return error
     except (CodecError, LimitError, StoreError) as error:
         if isinstance(error, StoreError) and error.status in (401, 403):
             raise  # the store cannot be read at all, which says nothing about the chunks
@@ -299,7 +311,7 @@ def _inner_views(view: View, inner_shape: tuple[int, ...]) -> Iterator[View]:
 
 def _bad(path: str, key: str, error: AiozarrError, layout: ArrayLayout) -> BadObject:
     byte_range: Any = getattr(error, "range", None)
-    problem: Problem = "store" if isinstance(error, StoreError) else "chunk"
+    problem: Problem = "store" if isinstance(error, StoreError | MissingChunkError) else "chunk"
     if problem == "chunk" and layout.shard is not None and byte_range is not None:
         problem = "shard" if byte_range.length == layout.shard.index_nbytes else "chunk"
     return BadObject(path, key, problem, None if byte_range is None else str(byte_range), error.message)

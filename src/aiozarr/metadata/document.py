@@ -355,6 +355,10 @@ def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:
     except UnicodeDecodeError as error:
         raise InvalidMetadataError(f"the document is not UTF-8: {error.reason} at byte {error.start}") from error
     except json.JSONDecodeError as error:
+        if raw[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+            raise InvalidMetadataError(
+                "the document is not JSON but an HTML page, as a web server sends it for missing files or a login"
+            ) from error
         raise InvalidMetadataError(f"the document is not JSON: {error}") from error
 
 

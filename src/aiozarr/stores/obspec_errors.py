@@ -13,9 +13,17 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
-from aiozarr.stores.http.object_client import error_for
+from aiozarr.stores.fsspec.errors import facts_of
+from aiozarr.stores.http.missing_objects import CONTAINER_CODES, MISSING, error_code
+from aiozarr.stores.http.object_client import error_for, server_words
 
 _STATUS = re.compile(r"status code: (\d{3})")
+_BODY = re.compile(r"status code: \d{3}[^:\n]{0,60}: ([^\0]*?)(?:\n\nDebug source:|\Z)")
+# Some servers quote the request in their message: its URL, its query, its headers.
+_QUOTES_REQUEST = re.compile(
+    r"[?=&{}<>\"]|://|authorization|bearer|token|cookie|secret|password|signature|\bx-|[a-z0-9+/_-]{32,}", re.IGNORECASE
+)
+MAX_TEXT_CHARS = 4000
 _REQUEST_ID = re.compile(r"(?:<RequestId>|RequestId:)([A-Za-z0-9+/=_-]{1,200})")
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "/latest/api/token", "/latest/meta-data")
 NO_TOKEN = ("performing token request", "az account get-access-token", "federated token file")
@@ -39,7 +47,7 @@ def translate_obstore(error: BaseException) -> StoreError:
     """Return the store error for `error`. Its text may contain signed URLs and is not repeated."""
     from obstore import exceptions
 
-    text = str(error)[:4000]
+    text = str(error)[:MAX_TEXT_CHARS]
     if type(error).__name__ in _PANICS:
         return StoreError("the client library failed within itself (a panic, which standard error tells more of)")
     match error:
@@ -70,9 +78,9 @@ def translate_obstore(error: BaseException) -> StoreError:
         )
     status = _STATUS.search(text)
     if status is not None:
-        return _found(error_for(int(status[1]), {}, text.encode()), text)
+        return _found(error_for(int(status[1]), {}, _document(text)), text)
     if "<Code>" in text:  # an error with status 200, as at the end of a multipart upload
-        return _found(error_for(200, {}, text.encode()), text)
+        return _found(error_for(200, {}, _document(text)), text)
     if "redirect without LOCATION" in text:
         return StoreError("the server redirects: the bucket is in another region", status=301)
     if any(word in text for word in _CERTIFICATE):
@@ -86,6 +94,16 @@ def translate_obstore(error: BaseException) -> StoreError:
     if "dns error" in text:
         return StoreError("the server's name does not resolve")
     return StoreError("the connection failed", retryable=_is_network(text))
+
+
+def _document(text: str) -> bytes:
+    """Return the server's error document, with its code only if the message may quote the request."""
+    found = _BODY.search(text)
+    body = (text[text.find("<") :] if found is None else found[1]).encode()
+    words, code = server_words(body), error_code(body)
+    if words is None or not _QUOTES_REQUEST.search(words):
+        return body
+    return b"" if code is None else f"<Code>{code}</Code>".encode()
 
 
 def _is_network(text: str) -> bool:
@@ -115,10 +133,18 @@ _CLASSES: dict[str, tuple[type[StoreError], str]] = {
 }
 
 
-def is_missing(error: Exception) -> bool:
-    """Return whether the error says that the object is not stored."""
+def is_missing(error: Exception, kind: str = "http") -> bool:
+    """Return whether the error says that the object is not stored; `kind` is the key of `MISSING` for its server."""
     if {"NotFoundError", "FileNotFoundError"} & _names(error) or _http_status(error) in (404, 410):
-        return True
+        text = str(error)[:MAX_TEXT_CHARS]
+        body = _BODY.search(text)
+        if body is None:  # not from a server, or from a library whose errors do not have its words
+            return facts_of(error).code not in CONTAINER_CODES
+        document = body[1].encode()
+        code = error_code(document)
+        return " performing HEAD " not in text and MISSING[kind](
+            {} if code is None else {b"x-ms-error-code": code.encode()}, document
+        )
     # A key below the key of a file, or the name of a directory, in obstore's local store.
     return is_of_obstore(error) and any(kind in str(error) for kind in ("NotADirectory", "IsADirectory"))
 
@@ -136,7 +162,7 @@ def translate(error: Exception) -> StoreError:
     for name, (kind, message) in _CLASSES.items():
         if name in names:
             return kind(message)
-    if is_of_obstore(error):
+    if is_of_obstore(error) or _BODY.search(str(error)[:MAX_TEXT_CHARS]):  # a missing file is Python's own class
         return translate_obstore(error)
     status = _http_status(error)
     if status is not None:

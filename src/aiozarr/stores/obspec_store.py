@@ -181,6 +181,8 @@ class ObspecStore(ProbedStore):
 
     def __init__(self, obj: GetAsync, *, url: str | None = None) -> None:
         self._obj: Any = obj
+        # Other objects reach web servers, or no server.
+        self._kind = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az"}.get(type(obj).__name__, "http")
         self._url = (url or f"obspec://{type(obj).__name__}-{_number_of(obj)}").rstrip("/")
         self._identity: Hashable = (type(self), _ObjectKey(obj), self._url)
         # Stores in memory hold the buffer itself, which the caller may change afterwards.
@@ -230,7 +232,7 @@ class ObspecStore(ProbedStore):
         except LimitError:
             raise
         except Exception as error:
-            if is_missing(error):
+            if is_missing(error, self._kind):
                 return None
             found = translate(error)
             if isinstance(found, PreconditionFailedError) and if_match is not None:
@@ -250,10 +252,19 @@ class ObspecStore(ProbedStore):
 
     async def stat(self, key: str) -> Entry | None:
         check_key(key, store=self._url)
-        if hasattr(self._obj, "head_async"):
-            meta = await self._unless_missing(key, lambda: self._obj.head_async(key))
-        else:
-            result = await self._unless_missing(key, lambda: self._obj.get_async(key, options={"head": True}))
+        try:
+            if hasattr(self._obj, "head_async"):
+                meta = await self._obj.head_async(key)
+            else:
+                meta = (await self._obj.get_async(key, options={"head": True})).meta
+        except Exception as error:
+            found = translate(error)
+            if is_missing(error, self._kind):
+                return None
+            if found.status != 404:
+                raise self._located(found, key) from error
+            # The response to a HEAD has no document, which would say what is missing.
+            result = await self._unless_missing(key, lambda: self._obj.get_async(key, options={"range": (0, 1)}))
             meta = None if result is None else result.meta
         return None if meta is None else Entry(key, meta.get("size"), _version(meta))
 
@@ -267,7 +278,8 @@ class ObspecStore(ProbedStore):
                     if meta["path"].startswith(prefix):
                         yield Entry(meta["path"], meta.get("size"), _version(meta))
         except Exception as error:
-            if not is_missing(error):
+            # WebDAV has no collection without files. A 404 of a bucket's listing is of the bucket.
+            if not is_missing(error, self._kind) or (self._kind != "http" and translate(error).status is not None):
                 raise self._located(translate(error), prefix or None) from error
 
     async def list_dir(self, prefix: str) -> tuple[list[str], list[str]]:
@@ -299,7 +311,7 @@ class ObspecStore(ProbedStore):
         try:
             result = await self._obj.put_async(key, data, **mode)
         except Exception as error:
-            if precondition is not None and is_missing(error):
+            if precondition is not None and is_missing(error, self._kind):
                 raise PreconditionFailedError("no version is stored", store=self._url, key=key) from error
             raise self._located(translate(error), key) from error
         return _version(result)
@@ -319,7 +331,7 @@ class ObspecStore(ProbedStore):
             try:
                 await self._obj.delete_async(some)
             except Exception as error:
-                if not is_missing(error):
+                if not is_missing(error, self._kind):
                     raise self._located(translate(error), None) from error
                 # A missing key may have ended the call before the others were deleted.
                 for key in some:
@@ -332,7 +344,7 @@ class ObspecStore(ProbedStore):
         try:
             return await call()
         except Exception as error:
-            if is_missing(error):
+            if is_missing(error, self._kind):
                 return None
             raise self._located(translate(error), key) from error
 

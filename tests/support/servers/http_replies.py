@@ -105,7 +105,8 @@ Script: TypeAlias = Callable[[Request, Reply], Reply]
 def honest(request: Request, found: StoredObject | None) -> Reply:
     """Return a correct server's response to a GET or HEAD of `found` (RFC 9110: conditions first, then the range)."""
     if found is None:
-        return Reply(404, (("Content-Type", "text/plain"),), b"no such key\n")
+        document = b"<Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>"
+        return Reply(404, (("Content-Type", "application/xml"),), document)
     headers = [("Content-Type", found.content_type), ("Accept-Ranges", "bytes")]
     headers.append(("Last-Modified", formatdate(found.modified, usegmt=True)))
     if found.etag is not None:

@@ -102,6 +102,20 @@ async def test_a_completion_whose_response_was_lost_has_succeeded() -> None:
     found = store.memory.fetch_now("k")
     assert found is not None
     assert (bytes(found.data), found.version) == (body.data, version)
+    assert store.steps[-1] == "abort"  # which removes the record of the upload
+
+
+@in_virtual_time
+async def test_a_404_of_a_proxy_does_not_prove_that_an_upload_was_completed() -> None:
+    store, one = PartsStore(complete=[]), engine()
+    store.memory.set_now("k", bytes(25))  # an older object of the same size
+
+    async def refuse(*args: object, **options: object) -> None:
+        raise StoreError("a 404 that does not come from the store", status=404, retryable=True)
+
+    store.complete_parts = refuse  # type: ignore[method-assign, assignment]
+    with pytest.raises(StoreError, match="does not come from the store"):
+        await one.scheduled(store, SETTINGS).upload("k", BytesBody(25))
 
 
 @pytest.mark.parametrize("step", ["part", "complete"])

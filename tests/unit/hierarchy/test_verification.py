@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aiozarr
+from aiozarr.model import Value
 from aiozarr.stores import MemoryStore, PrefixStore
+from aiozarr.stores.wrapper_store import WrapperStore
 
 
 @pytest.fixture
@@ -68,3 +71,28 @@ async def test_what_is_not_there_or_takes_too_long_is_an_error(tree: MemoryStore
 
     with pytest.raises(ArithmeticError):
         await aiozarr.verify(tree, progress=fail)
+
+
+class GhostStore(WrapperStore):
+    """A store whose listing names an object that it does not have any more."""
+
+    async def fetch(self, key: str, *args: Any, **options: Any) -> Value | None:
+        return None if key.endswith("c/1") else await super().fetch(key, *args, **options)
+
+
+@pytest.mark.parametrize("shards", [None, (4,)])
+async def test_an_object_that_is_listed_and_gone_is_bad(shards: tuple[int, ...] | None) -> None:
+    store = GhostStore(MemoryStore())
+    await aiozarr.create_array(store, data=np.arange(1, 9), chunks=(2,), shards=shards)
+    report = await aiozarr.verify(store)
+    assert [(bad.key, bad.problem) for bad in report.bad] == [("c/1", "store")]
+    assert "says that it is not stored" in report.bad[0].error
+    assert report.objects == (3 if shards is None else 1)
+
+
+async def test_inner_chunks_that_are_not_stored_are_not_bad() -> None:
+    store = MemoryStore()
+    array = await aiozarr.create_array(store, shape=(8,), dtype="i4", chunks=(2,), shards=(4,))
+    await array[:2].write(1)
+    report = await aiozarr.verify(store)
+    assert (report.bad, report.objects, report.missing) == ([], 1, 1)

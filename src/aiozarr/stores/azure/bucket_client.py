@@ -24,7 +24,9 @@ from aiozarr.stores.bucket.bucket_client import (
     BUCKET_SUPPORTS,
     PAGE_SIZE,
     SHORT_RESPONSE,
+    BodyChecksum,
     BucketClient,
+    check_stored,
     condition_headers,
 )
 from aiozarr.stores.bucket.listing import (
@@ -39,7 +41,8 @@ from aiozarr.stores.bucket.listing import (
 )
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.capabilities import UploadedPart
-from aiozarr.stores.http.object_client import HTML_PAGE, error_code, http_date, is_html_page
+from aiozarr.stores.http.missing_objects import error_code
+from aiozarr.stores.http.object_client import HTML_PAGE, http_date, is_html_page
 
 VERSION = "2023-11-03"
 """The protocol's version. Without it, anonymous requests get that of 2009, signed ones that of their signature."""
@@ -60,6 +63,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[AzureBuck
 class AzureBucketClient(BucketClient):
     """A container of Azure Blob Storage, or of a server that speaks its protocol."""
 
+    kind = "az"
     head_identifies_missing = True
     max_parts: ClassVar[int] = 50_000
     copy_refusals: ClassVar[frozenset[int]] = frozenset({202, 400, 403, 405, 409, 501})
@@ -172,10 +176,6 @@ class AzureBucketClient(BucketClient):
             raise error
         return Response(206, head.headers, Accept(limit=0, size=action.size, exact=0), b"")
 
-    def is_missing(self, response: Response) -> bool:
-        # Without the permission to read a container, Azure sends ResourceNotFound for everything in it.
-        return response.headers.get(b"x-ms-error-code") in (b"BlobNotFound", b"PathNotFound")
-
     # --- writing -------------------------------------------------------------------------------------------------
 
     async def put(self, key: str, data: memoryview, precondition: Precondition | None) -> Version | None:
@@ -212,7 +212,10 @@ class AzureBucketClient(BucketClient):
         self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
     ) -> Version | None:
         headers = {"x-ms-blob-type": "BlockBlob", **condition_headers(precondition)}
-        return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
+        response = await self.call("PUT", key, headers=headers, body=body)
+        version = self._stored_version(response)
+        await check_stored(_received_checksum(response), body)
+        return version
 
     async def begin_parts(self, key: str) -> str:
         return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
@@ -222,6 +225,7 @@ class AzureBucketClient(BucketClient):
         response = await self.call("PUT", key, query=f"comp=block&blockid={quote(block, safe='')}", body=body)
         if response.status not in (200, 201):
             raise self.error(response)
+        await check_stored(_received_checksum(response), body)
         return UploadedPart(block)
 
     async def complete_parts(
@@ -299,6 +303,12 @@ class AzureBucketClient(BucketClient):
 def _is_folder(response: Response) -> bool:
     """Return whether the blob is a folder, which accounts with a hierarchical namespace list as a blob of no bytes."""
     return response.headers.get(b"x-ms-meta-hdi_isfolder", b"").lower() == b"true"
+
+
+def _received_checksum(response: Response) -> BodyChecksum | None:
+    """Return the MD5 of the bytes that the server has received, or None ("Put Blob" and "Put Block")."""
+    value = response.headers.get(b"content-md5")
+    return None if value is None else BodyChecksum("MD5", value)
 
 
 def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, credentials: AzureCredentials) -> bool:

@@ -42,30 +42,30 @@ MAX_SHA_ON_LOOP_BYTES = 1 << 17
 
 
 class BodyChecksum(NamedTuple):
-    """A checksum of a whole object: the name of its algorithm, in `ALGORITHMS`, and its value in base64."""
+    """A checksum of a whole object: the name of its algorithm, `MD5` or in `ALGORITHMS`, and its value in base64."""
 
     algorithm: str
     value: bytes
 
     def is_quick(self, nbytes: int) -> bool:
         """Return whether a body of this size is hashed on the loop."""
-        return nbytes <= (MAX_SHA_ON_LOOP_BYTES if self.algorithm.startswith("SHA") else MAX_HASH_ON_LOOP_BYTES)
+        return nbytes <= (MAX_HASH_ON_LOOP_BYTES if self.algorithm.startswith("CRC") else MAX_SHA_ON_LOOP_BYTES)
 
     def matches(self, body: Buffer) -> bool:
         """Return whether `body` has this checksum, or no installed package can compute it. It blocks."""
-        compute = ALGORITHMS[self.algorithm]()
+        compute = _md5 if self.algorithm == "MD5" else ALGORITHMS[self.algorithm]()
         return compute is None or compute(memoryview(body)) == self.value
 
-    async def verify(self, body: Buffer) -> None:
+    async def verify(self, body: Buffer, origin: str = "received") -> None:
         """Check that `body` has this checksum; a long one in a thread.
 
         Raises:
-            StoreError: it has another one; retryable.
+            StoreError: it has another one; retryable. The message calls the bytes `origin`.
         """
         quick = self.is_quick(memoryview(body).nbytes)
         if not (self.matches(body) if quick else await in_thread(lambda: self.matches(body))):
             raise StoreError(
-                f"the received bytes do not have the {self.algorithm} that the server reports", retryable=True
+                f"the {origin} bytes do not have the {self.algorithm} that the server reports", retryable=True
             )
 
 
@@ -103,6 +103,11 @@ def _find_crc64nvme() -> Callable[[memoryview], bytes] | None:
     except (ImportError, AttributeError):  # not installed, or a version before it had this checksum
         return None
     return lambda view: base64.b64encode(crc64nvme(view).to_bytes(8, "big"))
+
+
+def _md5(view: memoryview) -> bytes:
+    """Return the MD5 that Azure reports of what it has received; it is not among the algorithms that can be chosen."""
+    return base64.b64encode(hashlib.md5(view, usedforsecurity=False).digest())
 
 
 ALGORITHMS: dict[str, Callable[[], Callable[[memoryview], bytes] | None]] = {
@@ -270,7 +275,7 @@ class BucketClient(ObjectClient):
     def copy_error(self, response: Response) -> StoreError:
         """Return the error for a response that does not confirm a copy."""
         status = response.status
-        if status in (404, 412):
+        if status == 412 or self.is_missing(response):
             return ChangedError("the object was replaced or removed before it was copied", status=status)
         error = self.error(response)
         if status in self.copy_refusals:
@@ -384,10 +389,25 @@ class BucketClient(ObjectClient):
             StoreError: the response does not come from the cloud.
         """
         if response.status not in _DELETED:
-            return response.status == 404 and self.is_missing(response)
+            return self.is_missing(response)
         if is_html_page(bytes(response.body)):
             raise StoreError(f"{HTML_PAGE}: the key may still be stored", status=response.status)
         return True
+
+
+async def check_stored(stored: BodyChecksum | None, body: memoryview | BodyReader, sent: str | None = None) -> None:
+    """Check the checksum that the response to an upload reports, if it reports one.
+
+    Args:
+        stored: the checksum in the response.
+        body: the body that was sent. One that is read while it is sent is not read again for this.
+        sent: the checksum that was sent with it, or None.
+
+    Raises:
+        StoreError: the server stored other bytes; retryable.
+    """
+    if stored is not None and stored.value.decode("latin-1") != sent and (isinstance(body, memoryview) or sent):
+        await stored.verify(body if isinstance(body, memoryview) else b"", "sent")
 
 
 def is_whole_object(request: Request, response: Response) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bu
 from aiozarr.stores.bucket.listing import ListingPage
 from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
-from aiozarr.stores.http.object_client import HTML_PAGE, is_html_page
+from aiozarr.stores.http.object_client import BAD_REQUEST, HTML_PAGE, is_html_page
 from aiozarr.stores.http.web_store import WebStore
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+# The forms in which servers without conditional writes refuse the header of a condition, besides 405 and 501.
+_REFUSED_CONDITION = re.compile(
+    f"{re.escape(BAD_REQUEST)}(?:: (?:InvalidArgument|InvalidRequest|UnsupportedHeader|InvalidHeaderValue"
+    "|ConditionHeadersNotSupported|badRequest|invalid|invalidParameter))?(?:,|$)"
+)
 
 
 class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStore):
@@ -115,8 +122,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
             StoreError: the value could not be stored, or no response came, and then it may be stored.
         """
-        self._check_condition(key, precondition)
-        return await self._on(key, lambda name: self._client.put(name, byte_view(value), precondition))
+        return await self._write(key, precondition, lambda name: self._client.put(name, byte_view(value), precondition))
 
     def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
@@ -127,6 +133,17 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         """Return the result of an operation of the client on the object of `key`; errors name store and key."""
         with self._located(key, None):
             return await operation(self._client_key(key))
+
+    async def _write(self, key: str, condition: Precondition | None, operation: Callable[[str], Awaitable[T]]) -> T:
+        """Do as `_on` for a write with this condition."""
+        self._check_condition(key, condition)
+        try:
+            return await self._on(key, operation)
+        except StoreError as error:
+            if condition is None or error.retryable or not _REFUSED_CONDITION.match(error.message):
+                raise
+            reason = f"the server refuses a condition of a write ({error.message})"
+            raise UnsupportedOperationError(reason, store=self.url, key=key, status=error.status) from error
 
     def can_copy_from(self, source: Store) -> bool:
         """Return whether `source` is in the same cloud, with the same credentials."""
@@ -154,8 +171,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object in pieces; see `UploadStore`."""
-        self._check_condition(key, precondition)
-        return await self._on(key, lambda name: self._client.upload(name, body, precondition))
+        return await self._write(key, precondition, lambda name: self._client.upload(name, body, precondition))
 
     async def begin_parts(self, key: str) -> str:
         """Begin an upload in parts; see `UploadStore`."""
@@ -169,8 +185,8 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
         """Make an object of its parts; see `UploadStore`."""
-        self._check_condition(key, precondition)
-        return await self._on(key, lambda name: self._client.complete_parts(name, upload_id, parts, precondition))
+        complete = lambda name: self._client.complete_parts(name, upload_id, parts, precondition)  # noqa: E731
+        return await self._write(key, precondition, complete)
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload; see `UploadStore`."""

@@ -19,6 +19,7 @@ from aiozarr.errors import (
     UnauthenticatedError,
     UnsupportedOperationError,
 )
+from aiozarr.stores.http.missing_objects import CONTAINER_CODES, MISSING
 from aiozarr.stores.http.object_client import error_for
 from aiozarr.stores.reference.guard import shown_location
 
@@ -27,7 +28,6 @@ MAX_CAUSES = 8
 _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_SUCH_ARGUMENT = re.compile(r"unexpected keyword argument '(\w{1,64})'")
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_NOT_THE_FILE = frozenset({"NoSuchBucket", "AllAccessDisabled", "ContainerNotFound", "FilesystemNotFound"})
 # FTP has one reply code for all refusals, so only the text distinguishes missing files from denied ones.
 _NOT_THERE = re.compile(
     r"550\b(?!.*\b(?:denied|permission|privilege|access))"
@@ -57,8 +57,9 @@ _TRANSIENT = frozenset(
 
 @dataclass
 class ErrorFacts:
-    """Status, code and headers of a server's response, from an exception."""
+    """Status, code and headers of a server's response, from an exception; `kind`: the key of `MISSING`, if known."""
 
+    kind: str | None = None
     status: int | None = None
     code: str | None = None
     headers: dict[bytes, bytes] = field(default_factory=dict)
@@ -77,7 +78,8 @@ def translate(error: Exception) -> StoreError:
     facts = facts_of(error)
     if facts.status is not None:
         found = error_for(facts.status, facts.headers, f"<Code>{facts.code}</Code>".encode() if facts.code else b"")
-        return found if type(found) is not StoreError or facts.status != 404 else _gone(facts)
+        is_of_proxy = facts.kind is not None and facts.code is None
+        return found if type(found) is not StoreError or facts.status != 404 or is_of_proxy else _gone(facts)
     return _by_kind(error)
 
 
@@ -89,8 +91,13 @@ def is_missing_file(error: BaseException) -> bool:
     if not isinstance(error, _NO_FILE):
         return False
     facts = facts_of(error)
-    if facts.code in _NOT_THE_FILE or facts.status not in (None, 404):
+    if facts.code in CONTAINER_CODES or facts.status not in (None, 404):
         return False
+    if facts.kind is not None and facts.status == 404:
+        # The document of the error is not known, but its code, and whether it was empty.
+        is_empty = facts.code is None and facts.headers.get(b"content-length") == b"0"
+        document = b"" if is_empty else f"<Code>{facts.code}</Code>".encode()
+        return MISSING[facts.kind]({b"x-ms-error-code": str(facts.code).encode()}, document)
     cause = error.__cause__
     if type(cause).__name__ == "error_perm":  # of ftplib
         return _NOT_THERE.match(str(cause)) is not None
@@ -145,8 +152,14 @@ def _look_into(error: BaseException, facts: ErrorFacts) -> None:
         facts.status = _status(told.get("HTTPStatusCode"))
         facts.headers = _headers(told.get("HTTPHeaders"))
         code = (response.get("Error") or {}).get("Code")
-        facts.code = code if isinstance(code, str) and _CODE.fullmatch(code) else None
+        # Without a document, botocore takes the status for the code. The response to a HEAD never has a document.
+        facts.code = code if isinstance(code, str) and _CODE.fullmatch(code) and not code.isdigit() else None
+        is_head = str(getattr(error, "operation_name", "")).startswith("Head")
+        facts.kind = None if is_head else "s3"
         return
+    if type(error).__module__.startswith("azure."):
+        facts.kind, code = "az", getattr(error, "error_code", None)
+        facts.code = str(getattr(code, "value", code)) if code else None
     # aiohttp, Azure, Google, in this order; errors of requests and Azure have the response.
     for name in ("status", "status_code", "code"):
         if (number := getattr(error, name, None)) is not None:
@@ -178,7 +191,7 @@ def _headers(found: Any) -> dict[bytes, bytes]:
 
 
 def _gone(facts: ErrorFacts) -> StoreError:
-    what = "the bucket does not exist" if facts.code in _NOT_THE_FILE else "not found"
+    what = "the bucket does not exist" if facts.code in CONTAINER_CODES else "not found"
     return StoreError(what, status=facts.status)
 
 

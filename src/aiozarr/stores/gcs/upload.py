@@ -24,7 +24,8 @@ from aiozarr.stores.bucket.bucket_client import SHORT_RESPONSE, BodyChecksum, Bu
 from aiozarr.stores.bucket.listing import ListingPage, is_key, listing_error, parse_size
 from aiozarr.stores.gcs.address import GcsEndpoint
 from aiozarr.stores.gcs.credentials import HINT
-from aiozarr.stores.http.object_client import HTML_PAGE, error_code, error_for, is_html_page, showable
+from aiozarr.stores.http.missing_objects import error_code, names_container
+from aiozarr.stores.http.object_client import HTML_PAGE, error_for, hide_request, is_html_page
 
 
 def parse_page(body: bytes, prefix: str) -> ListingPage:
@@ -63,12 +64,8 @@ def _entry(item: Mapping[str, Any], name: str) -> Entry:
 
 def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> StoreError:
     """Return the error for a response; the store adds its URL, the key and the range."""
-    reason, message = (None, None) if error_code(body) else _reason_and_message(body)
-    error = error_for(status, headers, body, reason)
-    text = None if message is None else showable(message)
-    if text is not None:
-        error.message += f", {text!r}"
-    if status == 404 and b"bucket does not exist" in body:
+    error = error_for(status, headers, body, None if error_code(body) else _reason(body))
+    if status == 404 and names_container(headers, body):
         error.message = error.message.replace("not found", "the bucket does not exist", 1)
     if isinstance(error, UnauthenticatedError):
         error.message += f"; {HINT}"
@@ -80,20 +77,14 @@ def gcs_error(status: int, headers: Mapping[bytes, bytes], body: bytes) -> Store
     return error
 
 
-def _reason_and_message(body: bytes) -> tuple[str | None, str | None]:
-    """Return reason and message of an error of the JSON API."""
-    if not body.lstrip().startswith(b"{"):
-        return None, None
+def _reason(body: bytes) -> str | None:
+    """Return the reason of an error of the JSON API, or None."""
     try:
-        found: Any = json.loads(body)["error"]
-        reasons = found.get("errors") or [{}]
-        return _short(reasons[0].get("reason")), _short(found.get("message"))
+        reasons: Any = json.loads(body)["error"].get("errors") or [{}]
+        reason = reasons[0].get("reason")
+        return reason[:300] if isinstance(reason, str) and reason else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
-        return None, None
-
-
-def _short(text: Any) -> str | None:
-    return text[:300] if isinstance(text, str) and text else None
+        return None
 
 
 _CRC32C = re.compile(rb"(?:^|,)\s*crc32c=([A-Za-z0-9+/]{6}==)")
@@ -140,7 +131,7 @@ async def upload(
         StoreError: the value could not be stored, or no response came, and then it may be stored.
     """
     metadata = {"contentType": "application/octet-stream", "crc32c": await checksum_of("CRC32C", data)}
-    condition = condition_of(precondition)
+    condition, sent = condition_of(precondition), {**metadata, "size": str(data.nbytes)}
 
     async def post(kind: str, headers: dict[str, str], body: memoryview | PieceReader) -> Response:
         target = endpoint.upload_target(kind, key, **condition)
@@ -151,7 +142,7 @@ async def upload(
         content = {"Content-Type": f"multipart/related; boundary={boundary}"}
         body = _RelatedBody(metadata, data, boundary)
         response = await post("multipart", content, body.joined() if data.nbytes <= MAX_JOINED_BYTES else body)
-        return _stored_version(response, session=False)
+        return _checked_version(response, sent, session=False)
     headers = {
         "Content-Type": "application/json; charset=UTF-8",
         "X-Upload-Content-Type": "application/octet-stream",
@@ -163,7 +154,7 @@ async def upload(
     location = response.headers.get(b"location", b"").decode("latin-1")
     session = _UploadSession(client.sender, endpoint, key, session_target(location, endpoint), data)
     async with undone_on_failure(session.cancel):
-        return await session.send()
+        return _checked_version(await session.send(), sent, session=True)
 
 
 def condition_of(precondition: Precondition | None) -> dict[str, str]:
@@ -234,11 +225,11 @@ class _UploadSession:
         self._key = key
         self._target = target
         self._data = data
-        self._stored_bytes = 0
+        self._sent_bytes = self._stored_bytes = 0
         self._faults = 0
 
-    async def send(self) -> Version | None:
-        """Send the whole object.
+    async def send(self) -> Response:
+        """Send the whole object, and return the response that ends the session.
 
         Raises:
             PreconditionFailedError, StoreError: as `upload`.
@@ -253,7 +244,7 @@ class _UploadSession:
                     raise
                 response = await self._request_state(error)
             if response.status != RESUME_INCOMPLETE:
-                return _stored_version(response, session=True)
+                return response
             self._advance(response)
 
     async def cancel(self) -> None:
@@ -264,11 +255,14 @@ class _UploadSession:
         request = Request(
             self._sender, method, self._key, self._target, self._template, SHORT_RESPONSE, headers=headers, body=body
         )
-        return await self._sender.send(request)
+        response = await self._sender.send(request)
+        response.body = hide_request(request, bytes(response.body))
+        return response
 
     async def _send_part(self) -> Response:
         size = self._data.nbytes
         stop = min(self._stored_bytes + PART_BYTES, size)
+        self._sent_bytes = max(self._sent_bytes, stop)
         # If all bytes were sent but the upload is not confirmed, ask for its status.
         part = f"{self._stored_bytes}-{stop - 1}" if stop > self._stored_bytes else "*"
         content = {"Content-Range": f"bytes {part}/{size}"}
@@ -294,7 +288,7 @@ class _UploadSession:
         text = response.headers.get(b"range")
         match = None if text is None else _STORED_RANGE.fullmatch(text)
         stored = 0 if match is None else int(match[1]) + 1
-        if stored > self._data.nbytes or (text is not None and match is None):
+        if stored > self._sent_bytes or (text is not None and match is None):
             raise StoreError("the server reports other bytes than were sent")
         if stored > self._stored_bytes:
             self._faults = 0
@@ -305,17 +299,36 @@ class _UploadSession:
         self._stored_bytes = stored
 
 
-def _stored_version(response: Response, *, session: bool) -> Version | None:
+def _checked_version(response: Response, metadata: Mapping[str, str], *, session: bool) -> Version | None:
+    """Return the version of the object that a response to an upload reports, as `stored_version`."""
     if response.status not in (200, 201):
         raise _refusal(response, session=session, sent=session)
     body = bytes(response.body)
     if is_html_page(body):
         raise StoreError(f"{HTML_PAGE}: the value may not be stored", status=response.status, retryable=True)
     try:
-        found: Any = json.loads(body)
-        generation = found["generation"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return stored_version(json.loads(body), metadata)
+    except (ValueError, RecursionError):
         return None
+
+
+def stored_version(resource: Any, metadata: Mapping[str, str]) -> Version | None:
+    """Return the generation of an object that was just stored, or None if the server reports none.
+
+    Raises:
+        StoreError: the object differs from `metadata` in size or checksum.
+    """
+    if not isinstance(resource, dict):
+        return None
+    for name in ("size", "crc32c"):
+        stored = resource.get(name)
+        if stored is not None and str(stored) != metadata.get(name, str(stored)):
+            raise StoreError(
+                f"the server stored other bytes than were sent: it reports the {name} {stored!r}, and "
+                f"{metadata[name]!r} was sent",
+                retryable=True,
+            )
+    generation = resource.get("generation")
     return Version(generation=generation) if isinstance(generation, str) and generation else None
 
 

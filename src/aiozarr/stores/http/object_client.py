@@ -6,13 +6,17 @@ HTTP statuses and error documents become typed errors here. Requests whose crede
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from abc import ABC, abstractmethod
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
+from urllib.parse import unquote, urlsplit
 
 from aiozarr.errors import (
     ChangedError,
@@ -27,18 +31,27 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
 from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
+from aiozarr.stores.http.missing_objects import MISSING, error_code
 
 RETRY_AFTER_CAP = 3600.0
 """The longest wait in seconds that is read from a response. `RetryPolicy` decides whether a request waits at all."""
 
-_CODE = re.compile(rb"<Code>([A-Za-z0-9._-]{1,64})</Code>")
 _CODE_WORD = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
-# Some servers quote the request in their message: its URL, its query, its headers.
-_QUOTES_REQUEST = re.compile(
-    r"[?=&{}<>\"]|://|authorization|bearer|token|cookie|secret|password|signature|\bx-|[a-z0-9+/_-]{32,}", re.IGNORECASE
+_MESSAGE = re.compile(rb"<(?:Message|title)>([^<]{1,2000})", re.IGNORECASE)
+_JSON_MESSAGE = re.compile(rb'"message"\s{0,9}:\s{0,9}("(?:[^"\\]|\\.){1,2000}")')
+MAX_SHOWN_CHARS = 400
+"""Characters of a server's message that an error shows."""
+
+# Parameters and headers of a request that are not secret. The value of any other one is hidden in error documents.
+_PLAIN = re.compile(
+    r"accept-encoding|user-agent|host|range|if-.*|content-.*|x-ms-(?:version|blob-type|delete-snapshots|requires-sync)"
+    r"|x-amz-(?!credential|security-token|signature).*|prefix|delimiter|marker|max-?keys|max-?results|include|comp|restype"
+    r"|list-type|encoding-type|fields|uploadtype|name|uploads|partnumber|blockid|if.*match",
+    re.IGNORECASE,
 )
+MIN_HIDDEN_CHARS = 5
 _HTML = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)
+BAD_REQUEST = "the server does not accept the request"
 HTML_PAGE = "the response is an HTML page, as from a proxy or a login"
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
@@ -64,19 +77,13 @@ _RETRYABLE_CODES = frozenset(
 )
 
 
-def error_code(body: bytes) -> str | None:
-    """Return the `<Code>` of an error document, or None. The bounded bytes are searched, and not parsed as XML."""
-    match = _CODE.search(body)
-    return None if match is None else match[1].decode("ascii")
-
-
 def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes, reason_code: str | None = None) -> StoreError:
     """Return the error for a response without a value; the store adds its URL, the key and the range.
 
     Args:
         status: the status of the response.
         headers: its headers.
-        body: its body, or the beginning of it.
+        body: its body, or the beginning of it, without the secrets of the request.
         reason_code: the code of the error if `body` is no document that contains it.
     """
     code = error_code(body) or _code_of(headers) or reason_code
@@ -84,9 +91,11 @@ def error_for(status: int, headers: Mapping[bytes, bytes], body: bytes, reason_c
     message = reason if code is None else f"{reason}: {code}"
     if status == 403 and is_skewed(body):
         message += _clock_advice(http_date(headers.get(b"date")))
-    found = _MESSAGE.search(body)
+    target = _redirect_target(headers) if 300 <= status < 400 else None
+    if target is not None:
+        message += f", to {target}"
     # Messages about a refused signature are not shown, because servers quote the signed request in them.
-    text = None if found is None or code in _SECRETIVE else showable(found[1].decode("utf-8", "replace"))
+    text = None if code in _SECRETIVE else server_words(body)
     if text is not None:
         message += f", {text!r}"
     return kind(
@@ -112,13 +121,60 @@ def _clock_advice(server: float | None) -> str:
     return f"; check this machine's clock: it says {ours}{'' if server is None else f', the server says {theirs}'} UTC"
 
 
-def showable(message: str) -> str | None:
-    """Return the first line of a server's message, or None if it may quote the request.
+def _redirect_target(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return scheme and host of the location of a redirect, or None. Path and query may contain secrets."""
+    with suppress(ValueError):
+        target = urlsplit(headers.get(b"location", b"").decode("latin-1"))
+        if target.scheme and target.hostname:
+            return f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
+    return None
+
+
+def server_words(body: bytes) -> str | None:
+    """Return the first line of the message in an error document, or of a text; the title of a web page; None without.
 
     The further lines of Azure's messages, with time and id of the request, are reported elsewhere.
     """
-    line = message.strip().partition("\n")[0]
-    return None if _QUOTES_REQUEST.search(line) else line
+    from html import unescape  # imported here and below because few responses need it
+
+    found = _MESSAGE.search(body)
+    text = ""
+    if found is not None:
+        text = unescape(found[1].decode("utf-8", "replace"))
+    elif (found := _JSON_MESSAGE.search(body)) is not None:
+        with suppress(ValueError):
+            text = json.loads(found[1].decode("utf-8", "replace"))
+    elif not body.lstrip().startswith((b"<", b"{", b"[")):
+        text = body[:2000].decode("utf-8", "replace")
+    line = text.strip().partition("\n")[0].rstrip()
+    return line[:MAX_SHOWN_CHARS] if line.isprintable() and "\ufffd" not in line and line else None
+
+
+def hide_request(request: Request, body: bytes) -> bytes:
+    """Return an error document without the secrets of the request that the server repeats in it.
+
+    The values of its query and of its headers are secret, unless `_PLAIN` has their name: signatures, tokens,
+    passwords, and the headers that a user gave. Nothing else is hidden, because the rest explains the refusal.
+    """
+    from html import escape
+
+    query = request.target.partition("?")[2]
+    pairs = [part.partition("=")[::2] for part in query.split("&")] if "=" in query else [("", query)]
+    pairs += [*request.template.headers.items(), *(request.headers or {}).items()]
+    secrets: set[str] = set()
+    for name, value in pairs:
+        if _PLAIN.fullmatch(name):
+            continue
+        text = unquote(value)
+        word = text.rpartition(" ")[2]
+        secrets |= {value, text, word, re.split("[/;=]", text)[0], *re.split("[;=,] ?", text)}
+        with suppress(ValueError):
+            secrets |= {*b64decode(word).decode().split(":", 1)} if text.startswith("Basic ") else set()
+    hidden = sorted({escape(each[:16]) for each in secrets if len(each) >= MIN_HIDDEN_CHARS}, key=len, reverse=True)
+    if not hidden:
+        return body
+    pattern = f"(?i:{'|'.join(map(re.escape, hidden))})[^\\s<>\"'&;,)\\]}}]*"
+    return re.sub(pattern, "...", body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def is_html_page(body: bytes) -> bool:
@@ -127,11 +183,6 @@ def is_html_page(body: bytes) -> bool:
     The Content-Type does not show it, because some emulators send it for all their documents.
     """
     return _HTML.match(body) is not None
-
-
-def is_missing_key(body: bytes) -> bool:
-    """Return whether a 404 can be about the object: its error document says so, or there is none."""
-    return error_code(body) in (None, "NoSuchKey") and not is_html_page(body)
 
 
 def _code_of(headers: Mapping[bytes, bytes]) -> str | None:
@@ -153,19 +204,21 @@ def _classify(status: int, code: str | None) -> tuple[type[StoreError], str, boo
         return UnauthenticatedError, _NOT_ACCEPTED[code], False
     if status == 403 or code == "AuthorizationFailure":
         return PermissionDeniedError, "the server refuses", False
-    if status in (405, 501):
+    if status in (405, 501) or code == "NotImplemented":
         return UnsupportedOperationError, "the server does not do this", False
     if status in _RETRYABLE_STATUS or code in _RETRYABLE_CODES:
         return StoreError, "the server failed", True
     if status == 304:
         return StoreError, "the server says 'not modified' to a request without a condition", False
     if 300 <= status < 400:
-        return StoreError, "the server sends elsewhere", False
+        return StoreError, "the server redirects elsewhere", False
     if code in ("NoSuchBucket", "ContainerNotFound"):
         return StoreError, f"the {'bucket' if code == 'NoSuchBucket' else 'container'} does not exist", False
+    if status == 404 and code is None:
+        return StoreError, "a 404 that does not come from the store, as from a proxy while the server restarts", True
     if status == 404:
         return StoreError, "not found", False
-    return StoreError, "the server sent no value", False
+    return StoreError, BAD_REQUEST if status == 400 else "the server sent no value", False
 
 
 def request_id(headers: Mapping[bytes, bytes]) -> str | None:
@@ -238,9 +291,11 @@ class ObjectClient(ABC):
         sender: the sender of the next request.
         keep_encoding: whether an encoded body is the value as it was stored.
         head_identifies_missing: whether the response to a HEAD distinguishes a missing object from a missing bucket.
+        kind: the key of `MISSING` for its server.
     """
 
     sender: EndpointClient
+    kind: ClassVar[str] = "http"
     keep_encoding: ClassVar[bool] = False
     head_identifies_missing: ClassVar[bool] = True
 
@@ -290,8 +345,8 @@ class ObjectClient(ABC):
         raise error
 
     def is_missing(self, response: Response) -> bool:
-        """Return whether a 404 means that the object is missing (and not its bucket)."""
-        return True
+        """Return whether the response is a 404 that means that the object is missing, and not its bucket."""
+        return response.status == 404 and MISSING[self.kind](response.headers, bytes(response.body))
 
     def version(self, headers: Headers) -> Version | None:
         """Return the version of the object from the headers of a response, or None if they contain none."""
@@ -339,14 +394,22 @@ class ObjectClient(ABC):
     async def _conclude(
         self, request: Request, response: Response, authorise: Callable[[], Awaitable[Request]]
     ) -> Response:
-        if self.is_value(request, response):
-            return response
-        if await self.renew_authorisation(request, response):
-            request = await authorise()
-            response = await request.sender.send(request)
-            if self.is_value(request, response):
-                return response
-        return await self.interpret(request, response)
+        if not self.is_value(request, response):
+            if await self.renew_authorisation(request, response):
+                request = await authorise()
+                response = await request.sender.send(request)
+            if not self.is_value(request, response):
+                response = await self.interpret(request, response)
+        if self._is_shown(request, response):
+            response.body = hide_request(request, bytes(response.body))
+        return response
+
+    def _is_shown(self, request: Request, response: Response) -> bool:
+        """Return whether an error may show the body of `response`."""
+        is_read = request.method == "GET" and bool(request.key)
+        if isinstance(response.action, Accept):  # a success may have an error document, but for the value of an object
+            return not is_read and b"<Error" in bytes(memoryview(response.body)[:200])
+        return not (is_read and self.is_missing(response)) and len(memoryview(response.body)) > 0
 
     async def _authorised(self, method: str, key: str, expectation: Expectation) -> Request:
         return self.authorise(method, key, expectation) or await self.authorise_later(method, key, expectation)

@@ -77,7 +77,7 @@ class HTTPClient(ObjectClient):
             present = await super().request("HEAD", key, Expectation(etag=expectation.etag, head=True))
             if isinstance(present.action, Accept):
                 return cached
-            if present.status not in HEAD_REFUSED:
+            if present.status not in HEAD_REFUSED and present.status != 404:  # the GET says what is missing
                 return present
         return await super().request(method, key, expectation)
 

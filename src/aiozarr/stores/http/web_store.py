@@ -174,7 +174,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
             if response.status == 416 and range is not None:
                 refusal = StoreError("the server refused the range, and reports no size", status=416)
                 return await self._fetch_by_size(key, range, if_match, expectation, refusal)
-            if response.status == 404 and self._client.is_missing(response):
+            if self._client.is_missing(response):
                 return None
             raise self._client.error(response)
 
@@ -279,7 +279,10 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         expectation = Expectation(_FIRST_BYTE, keep_encoding=self._client.keep_encoding)
         response = await self._client.request("GET", name, expectation)
         if response.status == 416 and not self._client.head_identifies_missing:  # the object is empty
-            return self._entry(key, head, await self._client.request("HEAD", name, head))
+            response = await self._client.request("HEAD", name, head)
+            if response.status == 404:  # without a body, it does not say that the object was removed meanwhile
+                raise self._client.error(response)
+            return self._entry(key, head, response)
         return self._entry(key, expectation, response)
 
     def _entry(self, key: str, expectation: Expectation, response: Response) -> Entry | None:
@@ -287,7 +290,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         if isinstance(response.action, Accept):
             value = self._value(expectation, response, _FIRST_BYTE)
             return Entry(key, value.size, value.version)
-        if response.status == 404 and self._client.is_missing(response):
+        if self._client.is_missing(response):
             return None
         raise self._client.error(response)
 

@@ -25,18 +25,18 @@ from aiozarr.stores.bucket.bucket_client import (
     BUCKET_SUPPORTS,
     LONG_RESPONSE,
     BucketClient,
+    check_stored,
     checksum_of,
     condition_headers,
 )
 from aiozarr.stores.bucket.listing import etag_version
 from aiozarr.stores.capabilities import UploadedPart
+from aiozarr.stores.http.missing_objects import error_code
 from aiozarr.stores.http.object_client import (
     EXPIRED_CODES,
     HTML_PAGE,
-    error_code,
     http_date,
     is_html_page,
-    is_missing_key,
     is_skewed,
     request_id,
 )
@@ -56,6 +56,7 @@ from aiozarr.stores.s3.address import (
 )
 from aiozarr.stores.s3.credentials import has_files, make_source, read_configured
 from aiozarr.stores.s3.messages import (
+    checksum_of_parts,
     completion,
     deletion,
     failed_deletes,
@@ -115,6 +116,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[S3BucketC
 class S3BucketClient(BucketClient):
     """A bucket of S3, or of another server that speaks its protocol."""
 
+    kind = "s3"
     copy_refusals: ClassVar[frozenset[int]] = frozenset({400, 403, 405, 411, 501})
     parse_page = staticmethod(parse_page)
     stored_checksum = staticmethod(stored_checksum)
@@ -255,9 +257,6 @@ class S3BucketClient(BucketClient):
         self._signs_headers |= is_refused  # a policy may refuse signed URLs (`s3:authType`); headers serve as well
         return is_refused
 
-    def is_missing(self, response: Response) -> bool:
-        return is_missing_key(bytes(response.body))
-
     def error(self, response: Response) -> StoreError:
         error = super().error(response)
         if error.status == 403 and self._origin == "anonymous":
@@ -275,11 +274,12 @@ class S3BucketClient(BucketClient):
                 f"{body.nbytes}"
             )
         conditions = condition_headers(precondition)
-        headers = {**self._encryption, **conditions}
-        response = await self._call("PUT", key, {}, headers, body, await self._checksum(body))
+        checksum = await self._checksum(body)
+        response = await self._call("PUT", key, {}, {**self._encryption, **conditions}, body, checksum)
         etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status not in _STORED or not etag or is_html_page(bytes(response.body)):
             raise self._write_error(response, conditions)
+        await check_stored(stored_checksum(response.headers), body, next(iter(checksum.values()), None))
         return None if etag == '""' else Version(etag)
 
     async def _checksum(self, body: memoryview | BodyReader) -> dict[str, str]:
@@ -300,7 +300,7 @@ class S3BucketClient(BucketClient):
         if conditions and (
             status in (304, 412)
             or (status == 409 and code not in _OTHER_CONFLICTS)
-            or (status == 404 and is_missing_key(body))
+            or (status == 404 and code == "NoSuchKey")
         ):
             reason = "another version is stored, or none"
             return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
@@ -382,7 +382,9 @@ class S3BucketClient(BucketClient):
         etag = response.headers.get(b"etag", b"").decode("latin-1")
         if response.status != 200 or not etag:
             raise self._write_error(response)
-        return UploadedPart(etag, next(iter(checksum.values()), None) if self._body_algorithm else None)
+        sent = next(iter(checksum.values()), None) if self._body_algorithm else None
+        await check_stored(stored_checksum(response.headers), body, sent)
+        return UploadedPart(etag, sent)
 
     async def complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], precondition: Precondition | None
@@ -394,11 +396,16 @@ class S3BucketClient(BucketClient):
         if result is None:
             raise self._write_error(response, conditions)
         await self._forget_upload(key, upload_id)
+        sent = checksum_of_parts(parts, self._algorithm or "CRC32C")
+        stored = result.get(f"Checksum{self._algorithm or 'CRC32C'}", "")
+        if sent is not None and stored.endswith(f"-{len(parts)}") and stored != sent:
+            raise StoreError("the server stored other bytes than were sent: the checksum of the parts differs")
         return etag_version(result.get("ETag", ""))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
         response = await self._call("DELETE", key, {"uploadId": upload_id})
-        if response.status not in (200, 204, 404):
+        is_gone = self.is_missing(response) or error_code(bytes(response.body)) == "NoSuchUpload"
+        if response.status not in (200, 204) and not is_gone:
             raise self.error(response)
         await self._forget_upload(key, upload_id)
 

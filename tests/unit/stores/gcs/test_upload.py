@@ -208,7 +208,8 @@ def test_a_condition_that_ceases_to_hold_during_the_upload_fails_it(server: GcsS
         (status(403, b'{"error": {"errors": [{"reason": "rateLimitExceeded"}]}}'), ThrottledError, True),
         (status(403), PermissionDeniedError, False),
         (status(500), StoreError, True),
-        (status(404), StoreError, False),
+        (status(404), StoreError, True),
+        (status(404, b"<Error><Code>NoSuchBucket</Code></Error>"), StoreError, False),
         (status(302, Location="http://elsewhere.example/"), StoreError, False),
         (reset, StoreError, True),
     ],
@@ -322,3 +323,39 @@ def test_memory_of_any_kind_is_sent(server: GcsServer) -> None:
     run(server, use)
     assert server.get("bucket", "a") == b"abc"
     assert server.get("bucket", "b") == BIG[5:]
+
+
+@pytest.mark.parametrize(
+    ("resource", "data"),
+    [('{"generation": "1", "size": "4"}', b"value"), ('{"generation": "1", "crc32c": "AAAAAA=="}', b"value")],
+)
+@pytest.mark.parametrize("large", [False, True])
+def test_an_object_that_the_server_reports_otherwise_than_it_was_sent_is_an_error(
+    server: GcsServer, resource: str, data: bytes, large: bool
+) -> None:
+    def report(request: Request, reply: Reply) -> Reply:
+        is_last = b"generation" in reply.body
+        return replace(reply, body=resource.encode()) if is_last else reply
+
+    server.script = report
+    with pytest.raises(StoreError, match="other bytes than were sent") as caught:
+        run(server, lambda store: store.set("k", BIG if large else data))
+    assert caught.value.retryable
+
+
+def test_a_server_that_reports_more_bytes_than_were_sent_is_an_error(server: GcsServer) -> None:
+    server.script = lambda request, reply: reply.with_headers(Range=f"bytes=0-{PART}") if reply.status == 308 else reply
+    with pytest.raises(StoreError, match="other bytes than were sent"):
+        run(server, lambda store: store.set("k", BIG))
+
+
+def test_the_answer_to_a_status_query_is_checked_as_any_other(server: GcsServer) -> None:
+    def finish(request: Request, reply: Reply) -> Reply:
+        content = request.headers.get("content-range", "")
+        if content.startswith("bytes */"):
+            return Reply(200, (), b'{"generation": "1", "size": "0"}')
+        return Reply(503) if content else reply
+
+    server.script = finish
+    with pytest.raises(StoreError, match="other bytes than were sent"):
+        run(server, lambda store: store.set("k", BIG))
