@@ -132,7 +132,7 @@ class ShardRead(Subscriber[ReadOperation]):
         operation.index_fetches.pop(self._index_completed, None)
         if operation.stopped:
             return
-        if isinstance(error, ChecksumError) and self._attempt == 1:
+        if (isinstance(error, ChecksumError) and self._attempt == 1) or operation.has_inherited(error):
             # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
             self._attempt += 1
             self._find_index()
@@ -277,7 +277,8 @@ class ShardRead(Subscriber[ReadOperation]):
         """Count `count` chunks that have their outcome. After the last one, complete the shard or read it again."""
         operation = self.operation
         self._open -= count
-        if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempt == 1):
+        is_damaged = isinstance(error, ChecksumError) and self._attempt == 1
+        if isinstance(error, ChangedError) or is_damaged or operation.has_inherited(error):
             self._error = self._error or error
         elif error is not None:
             operation.stop(error)

@@ -19,8 +19,20 @@ from aiozarr.http1.url import Endpoint, default_ssl_context
 if TYPE_CHECKING:
     from aiozarr.http1.request import PieceReader
 
-TICKS = 4
+TICKS = 20
 """How often the sweep checks every connection within `idle_timeout`."""
+
+SLOW_TICKS = 5
+"""Ticks after which the sweep raises the limit of connections, and frees unused memory."""
+
+MAX_ACCEPT_TICKS = 2
+"""Ticks after which an attempt to connect is given up for the time being, if the server has answered others since."""
+
+MIN_CONNECTIONS = 4
+"""Connections that are opened at once to a server that does not accept more: Python's own server queues five."""
+
+MAX_MOVES = 3
+"""How often a request that the server's system does not receive is sent over another connection."""
 
 PROGRESS_BYTES = 1024
 """Fewer bytes than this within `idle_timeout` are no progress: a body that drips is aborted like one that stalls."""
@@ -39,13 +51,17 @@ MAX_WRITE_BYTES = 1 << 20
 _NO_BODY = memoryview(b"")
 
 
+class _NotAcceptedError(Exception):
+    """The server has not accepted a connection, and answers over others."""
+
+
 class Pool:
     """Keep-alive connections to one endpoint. All methods run on `loop`: there are no locks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
         self.loop = loop
         self.closed = False
-        self.tick = 0
+        self.tick = self.answered_tick = 0
         self.head_buffer = bytearray(RECEIVE_BYTES)
         self.head_view = memoryview(self.head_buffer)
         self.buffers = BufferPool()
@@ -55,6 +71,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []  # used last in, first out
         self._connecting = 0
+        self._attempts: dict[asyncio.Timeout, int] = {}  # to connect, with the ticks in which they began
         self._preconnecting: set[asyncio.Task[None]] = set()
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -75,7 +92,8 @@ class Pool:
         """Send one request, with the bytes of `body` after its head, and return the response.
 
         If the server has closed a kept connection meanwhile, the request is sent once more, over a new one. A request
-        that is not `repeatable` is only if nothing of it was sent.
+        that is not `repeatable` is only if nothing of it was sent. One that the server's system does not receive, while
+        the server answers others, is sent over another connection.
 
         Raises:
             StoreError: no connection, or it was lost within the response; `retryable` says whether to try again. Or
@@ -85,19 +103,22 @@ class Pool:
         whole = body if isinstance(body, memoryview) and body.nbytes <= MAX_WRITE_BYTES else None
         streamed_bytes = 0 if whole is not None else body.nbytes
         connection = self._idle.pop() if self._idle else await self._acquire()
+        moves = 0
         while True:
             future: asyncio.Future[Response] = self.loop.create_future()
             begun = False
             try:
-                connection.start(request, expectation, future, whole, streamed_bytes)
+                is_movable = repeatable and moves < MAX_MOVES
+                connection.start(request, expectation, future, whole, streamed_bytes, is_movable=is_movable)
                 begun = not repeatable
                 if whole is None:
                     await self._send_pieces(connection, future, body)
                 return await future
-            except StaleConnectionError as error:  # new connections do not raise it: this happens once
+            except StaleConnectionError as error:  # of new connections, only those raise it that are moved from
                 if begun:
                     raise StoreError("the connection was closed before a response came", retryable=True) from error
-                connection = await self._acquire(fresh=True)
+                moves += 1
+                connection = await self._acquire(fresh=connection.used)
             except BaseException:
                 # Cancelled, or the body could not be read. The rest must not reach the next request.
                 if connection.is_serving(future):
@@ -154,7 +175,7 @@ class Pool:
 
     async def _preconnect_one(self) -> None:
         with contextlib.suppress(Exception):
-            self.release(await self._connect())
+            self.release(await self._connect(is_patient=False))
 
     def _preconnected(self, task: asyncio.Task[None]) -> None:
         self._preconnecting.discard(task)
@@ -166,6 +187,7 @@ class Pool:
     async def _acquire(self, *, fresh: bool = False) -> Connection:
         if fresh and self._idle and self.connections >= self._max_connections:
             self._idle[0].abort()
+        is_patient = False
         while True:
             if self._idle and not fresh:
                 return self._idle.pop()
@@ -176,7 +198,9 @@ class Pool:
             else:
                 self._connecting += 1
             try:
-                return await self._connect()
+                return await self._connect(is_patient=is_patient)
+            except _NotAcceptedError:
+                is_patient = True
             except StoreError:
                 raise
             except OSError as error:
@@ -242,19 +266,25 @@ class Pool:
 
     # --- opening -------------------------------------------------------------------------------------------------
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, *, is_patient: bool) -> Connection:
+        """Open a connection. The sweep gives up an attempt that is not patient, if the server answers others."""
         endpoint = self._endpoint
         limit = asyncio.timeout(endpoint.connect_timeout)
+        if not is_patient:
+            self._attempts[limit] = self.tick
         try:
             async with limit:
                 connection = await connect(self._addresses, self._open_to, Connection.abort)
         except TimeoutError as error:
             if not limit.expired():  # the attempt on one address timed out
                 raise
+            if not is_patient and limit not in self._attempts:
+                raise _NotAcceptedError from error.with_traceback(None)
             server = server_name(endpoint.host, endpoint.port)
             message = f"no connection to {server} within {endpoint.connect_timeout:g} s"
             raise StoreTimeoutError(message) from error.with_traceback(None)
         finally:
+            self._attempts.pop(limit, None)
             del limit  # it holds the task, which may end with the error, whose traceback holds this frame
         self._open.add(connection)
         if self._sweeper is None:
@@ -278,6 +308,7 @@ class Pool:
     def _sweep(self) -> None:
         """Close connections without progress and those idle for `idle_timeout`. One timer serves all requests."""
         self.tick += 1
+        unreceived: list[Connection] = []
         for connection in list(self._open):
             if connection.is_busy:
                 if connection.received - connection.mark_received >= PROGRESS_BYTES:
@@ -286,22 +317,48 @@ class Pool:
                 elif self.tick - connection.mark_tick > TICKS + connection.upload_ticks:
                     seconds = self._endpoint.idle_timeout * (1 + connection.upload_ticks / TICKS)
                     connection.abort(StoreTimeoutError(f"no progress within {seconds:g} s"))
+                elif self.answered_tick >= connection.mark_tick and connection.is_unreceived:
+                    unreceived.append(connection)
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
-        self._raise_limit()
-        self.buffers.sweep()
+        self._give_up_unaccepted(unreceived)
+        if not self.tick % SLOW_TICKS:
+            self._raise_limit()
+            self.buffers.sweep()
         self._sweeper = None
-        if not self._open:
+        if not self._open and not self._attempts:
             self.buffers.clear()  # the next sweep comes only with the next connection
         elif not self.closed:
             self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
+
+    def _give_up_unaccepted(self, unreceived: list[Connection]) -> None:
+        """Close connections that the server has not accepted, although it answers others, and open fewer from now on.
+
+        Their requests wait for other connections. A server whose queue of new connections is full drops what it is
+        sent. Systems send it again after ever longer pauses, until the request times out.
+        """
+        unaccepted = [
+            limit
+            for limit, tick in self._attempts.items()
+            if self.tick - tick > MAX_ACCEPT_TICKS and self.answered_tick > tick
+        ]
+        if unreceived or unaccepted:
+            # Those that have not been used yet may not be accepted either.
+            unreceived += [connection for connection in self._idle if not connection.used]
+            accepted = self.connections - len(unreceived) - len(unaccepted)
+            self._max_connections = min(self._configured_max, max(MIN_CONNECTIONS, accepted))
+        for limit in unaccepted:
+            del self._attempts[limit]
+            limit.reschedule(self.loop.time())
+        for connection in unreceived:
+            connection.abort(StaleConnectionError())
 
     def upload_ticks(self, nbytes: int) -> int:
         """Return the ticks that the sweep allows for an upload, in addition to those for the response."""
         return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._endpoint.idle_timeout)
 
     def _raise_limit(self) -> None:
-        """Allow more connections again, a few at a time, after open files had reached their limit."""
+        """Allow more connections again, a few at a time, after open files or the server had reached their limit."""
         if self._max_connections < self._configured_max:
             self._max_connections = min(self._configured_max, self._max_connections + self._max_connections // 4 + 1)
             while self._waiters and self.connections < self._max_connections:
