@@ -25,9 +25,6 @@ TICKS = 20
 SLOW_TICKS = 5
 """Ticks after which the sweep raises the limit of connections, and frees unused memory."""
 
-MAX_ACCEPT_TICKS = 2
-"""Ticks after which an attempt to connect is given up for the time being, if the server has answered others since."""
-
 MIN_CONNECTIONS = 4
 """Connections that are opened at once to a server that does not accept more: Python's own server queues five."""
 
@@ -51,10 +48,6 @@ MAX_WRITE_BYTES = 1 << 20
 _NO_BODY = memoryview(b"")
 
 
-class _NotAcceptedError(Exception):
-    """The server has not accepted a connection, and answers over others."""
-
-
 class Pool:
     """Keep-alive connections to one endpoint. All methods run on `loop`: there are no locks."""
 
@@ -71,7 +64,6 @@ class Pool:
         self._open: set[Connection] = set()
         self._idle: list[Connection] = []  # used last in, first out
         self._connecting = 0
-        self._attempts: dict[asyncio.Timeout, int] = {}  # to connect, with the ticks in which they began
         self._preconnecting: set[asyncio.Task[None]] = set()
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -175,7 +167,7 @@ class Pool:
 
     async def _preconnect_one(self) -> None:
         with contextlib.suppress(Exception):
-            self.release(await self._connect(is_patient=False))
+            self.release(await self._connect())
 
     def _preconnected(self, task: asyncio.Task[None]) -> None:
         self._preconnecting.discard(task)
@@ -187,7 +179,6 @@ class Pool:
     async def _acquire(self, *, fresh: bool = False) -> Connection:
         if fresh and self._idle and self.connections >= self._max_connections:
             self._idle[0].abort()
-        is_patient = False
         while True:
             if self._idle and not fresh:
                 return self._idle.pop()
@@ -198,9 +189,7 @@ class Pool:
             else:
                 self._connecting += 1
             try:
-                return await self._connect(is_patient=is_patient)
-            except _NotAcceptedError:
-                is_patient = True
+                return await self._connect()
             except StoreError:
                 raise
             except OSError as error:
@@ -266,25 +255,19 @@ class Pool:
 
     # --- opening -------------------------------------------------------------------------------------------------
 
-    async def _connect(self, *, is_patient: bool) -> Connection:
-        """Open a connection. The sweep gives up an attempt that is not patient, if the server answers others."""
+    async def _connect(self) -> Connection:
         endpoint = self._endpoint
         limit = asyncio.timeout(endpoint.connect_timeout)
-        if not is_patient:
-            self._attempts[limit] = self.tick
         try:
             async with limit:
                 connection = await connect(self._addresses, self._open_to, Connection.abort)
         except TimeoutError as error:
             if not limit.expired():  # the attempt on one address timed out
                 raise
-            if not is_patient and limit not in self._attempts:
-                raise _NotAcceptedError from error.with_traceback(None)
             server = server_name(endpoint.host, endpoint.port)
             message = f"no connection to {server} within {endpoint.connect_timeout:g} s"
             raise StoreTimeoutError(message) from error.with_traceback(None)
         finally:
-            self._attempts.pop(limit, None)
             del limit  # it holds the task, which may end with the error, whose traceback holds this frame
         self._open.add(connection)
         if self._sweeper is None:
@@ -321,35 +304,27 @@ class Pool:
                     unreceived.append(connection)
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
-        self._give_up_unaccepted(unreceived)
+        if unreceived:
+            self._move_from(unreceived)
         if not self.tick % SLOW_TICKS:
             self._raise_limit()
             self.buffers.sweep()
         self._sweeper = None
-        if not self._open and not self._attempts:
+        if not self._open:
             self.buffers.clear()  # the next sweep comes only with the next connection
         elif not self.closed:
             self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
 
-    def _give_up_unaccepted(self, unreceived: list[Connection]) -> None:
+    def _move_from(self, unreceived: list[Connection]) -> None:
         """Close connections that the server has not accepted, although it answers others, and open fewer from now on.
 
         Their requests wait for other connections. A server whose queue of new connections is full drops what it is
         sent. Systems send it again after ever longer pauses, until the request times out.
         """
-        unaccepted = [
-            limit
-            for limit, tick in self._attempts.items()
-            if self.tick - tick > MAX_ACCEPT_TICKS and self.answered_tick > tick
-        ]
-        if unreceived or unaccepted:
-            # Those that have not been used yet may not be accepted either.
-            unreceived += [connection for connection in self._idle if not connection.used]
-            accepted = self.connections - len(unreceived) - len(unaccepted)
-            self._max_connections = min(self._configured_max, max(MIN_CONNECTIONS, accepted))
-        for limit in unaccepted:
-            del self._attempts[limit]
-            limit.reschedule(self.loop.time())
+        # Those that have not been used yet may not be accepted either.
+        unreceived += [connection for connection in self._idle if not connection.used]
+        accepted = self.connections - len(unreceived)
+        self._max_connections = min(self._configured_max, max(MIN_CONNECTIONS, accepted))
         for connection in unreceived:
             connection.abort(StaleConnectionError())
 
