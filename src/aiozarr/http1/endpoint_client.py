@@ -289,6 +289,7 @@ class EndpointClient:
             repeatable=is_repeatable(request),
             proxies=self._proxies,
             location=location,
+            known=() if location is None else self.pool().addresses,
         )
 
     async def aclose(self) -> None:

@@ -69,6 +69,11 @@ class Pool:
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
+    def addresses(self) -> list[str]:
+        """The addresses of the server, as they were resolved last."""
+        return self._addresses.known
+
+    @property
     def connections(self) -> int:
         """Connections that are open or being opened."""
         return len(self._open) + self._connecting
