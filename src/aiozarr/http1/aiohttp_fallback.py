@@ -20,7 +20,7 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.request import USER_AGENT, PieceReader, conditional_headers
 from aiozarr.http1.response_check import (
-    HASH_HEADER,
+    JOINED_HEADERS,
     MAX_ERROR_BODY_BYTES,
     NO_VALUE,
     Accept,
@@ -28,6 +28,7 @@ from aiozarr.http1.response_check import (
     NeedsFallback,
     ResponseAction,
     check_response,
+    content_encoding,
     over_limit,
 )
 from aiozarr.http1.url import (
@@ -155,8 +156,9 @@ class AiohttpFallback:
         )
         async with limit, request as received:
             head = {name.lower(): value for name, value in received.raw_headers}
-            if HASH_HEADER in head:
-                head[HASH_HEADER] = ",".join(received.headers.getall(HASH_HEADER.decode())).encode("latin-1")
+            for name in JOINED_HEADERS:
+                if name in head:
+                    head[name] = ",".join(received.headers.getall(name.decode())).encode("latin-1")
             if received.status in REDIRECTS:
                 return Response(received.status, head, NO_VALUE, b"")
             action = check_response(expectation, received.status, head)
@@ -167,7 +169,7 @@ class AiohttpFallback:
             if expectation.head:
                 return Response(received.status, head, action, b"")
             is_decoded = isinstance(action, Accept) and self._follow_redirects
-            decoder = _decoder_for(head.get(b"content-encoding", b"").decode("latin-1")) if is_decoded else None
+            decoder = _decoder_for(content_encoding(head)) if is_decoded else None
             body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
             return Response(received.status, head, action, body)
 
@@ -382,8 +384,7 @@ def _decoder_for(encoding: str) -> _EncodedBody | None:
     Raises:
         StoreError: it is another encoding than requests allow.
     """
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
+    if not encoding:
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise StoreError(

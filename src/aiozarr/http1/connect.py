@@ -88,7 +88,9 @@ def connect_error(error: OSError, host: str, port: int | None) -> StoreError:
     if isinstance(error, ssl.SSLError):
         return StoreError(f"no TLS connection to {server}: {error.reason}")
     if isinstance(error, socket.gaierror):
-        return StoreError(f"the name {host!r} does not resolve: {error.strerror}")
+        # The resolver may know the name later, unlike one that does not exist.
+        is_temporary = error.errno == socket.EAI_AGAIN
+        return StoreError(f"the name {host!r} does not resolve: {error.strerror}", retryable=is_temporary)
     if is_out_of_files(error):
         return ThrottledError(f"no connection to {server}: too many open files")
     return StoreError(f"no connection to {server}: {error.strerror or error}", retryable=True)

@@ -19,6 +19,7 @@ from aiozarr.http1.response_check import (
     ResponseAction,
     check_response,
     over_limit,
+    parse_leniently,
 )
 
 if TYPE_CHECKING:
@@ -300,9 +301,17 @@ class Connection(asyncio.BufferedProtocol):
             buffer = self._partial + view[:nbytes]
             view, stop = memoryview(buffer), len(buffer)
         start = 0
-        while (end := buffer.find(b"\r\n\r\n", start, stop)) >= 0:
-            head = ParsedHead(bytes(view[start : end + 4]))
-            start = end + 4
+        while True:
+            end = buffer.find(b"\r\n\r\n", start, stop) + 4
+            try:
+                head = ParsedHead(bytes(view[start:end])) if end > 3 else None
+            except StoreError:
+                head = None
+            if head is None:
+                head, end = parse_leniently(buffer, start, stop)
+                if head is None:
+                    break
+            start = end
             if head.status >= 200:
                 self._begin_body(head, view[start:stop])
                 return

@@ -13,10 +13,11 @@ import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.http1 import aiohttp_fallback as fallback
-from aiozarr.http1.url import WebAddress
+from aiozarr.http1.url import WebAddress, is_forbidden
 from aiozarr.model import Range
 from aiozarr.stores.http.store import HTTPStore
 from tests.support.certificates import authority
+from tests.support.fake_resolver import FakeResolver
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 
@@ -162,6 +163,12 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
         "[2001:0:0:0:0:0:5601:5601]",
         "[::a9fe:a9fe]",
         "[64:ff9b:1:a9fe:a9:fe00:808:808]",
+        "[64:ff9b:1:0:a9:fea9:fe00:0]",
+        "[::ffff:0:a9fe:a9fe]",
+        "[fd00:ec2::23]",
+        "168.63.129.16",
+        "0xa83f8110",
+        "[64:ff9b::a83f:8110]",
         "2852039166",
         "0xa9fea9fe",
         "0251.0376.0251.0376",
@@ -174,6 +181,43 @@ async def test_no_server_can_send_to_a_metadata_service(server: FaultServer, add
     async with HTTPStore(server.url) as store:
         with pytest.raises(StoreError, match="not public"):
             await store.fetch("a/b")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("64:ff9b::808:808", True),
+        ("192.0.0.8", False),
+        ("224.0.0.1", False),
+        ("100.64.0.1", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("::ffff:0:7f00:1", False),
+        ("2002:7f00:1::1", False),
+    ],
+)
+def test_an_address_of_the_own_network_is_not_public_in_any_form(address: str, is_public: bool) -> None:
+    assert is_forbidden(address, public_only=True) is not is_public
+
+
+async def test_a_name_that_leads_elsewhere_by_the_next_hop_is_checked_again(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = fallback._GuardedResolver()
+    first = WebAddress.parse("http://moving.example/a")
+    for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254"):
+        names = FakeResolver(address)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names.resolve)
+        with pytest.raises(StoreError, match="not public"):
+            await resolver.permit(first, first, proxied=False, known=["93.184.216.34"])
+    await resolver.close()
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect("/moved"))
+    server.put("moved", DATA)
+    monkeypatch.undo()
+    async with HTTPStore(server.url) as store:  # on the own machine, and redirected there
+        assert await store.get("a/b") == DATA
 
 
 async def test_the_address_of_the_connection_is_checked_too(
