@@ -33,6 +33,7 @@ from aiozarr.http1.response_check import (
 )
 from aiozarr.http1.url import (
     REDIRECTS,
+    CredentialsOf,
     Endpoint,
     Proxies,
     RedirectChain,
@@ -84,6 +85,7 @@ class AiohttpFallback:
         proxies: Proxies,
         location: str | None = None,
         known: Sequence[str] = (),
+        credentials_of: CredentialsOf | None = None,
     ) -> Response:
         """Send a request to `address`, and follow its redirects within the rules.
 
@@ -99,6 +101,7 @@ class AiohttpFallback:
             proxies: which proxy a request goes through.
             location: the location of a redirect that was already received; the request begins there.
             known: the addresses of the server that sent it.
+            credentials_of: returns the user's credentials for another server that a redirect leads to.
 
         Raises:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
@@ -114,6 +117,9 @@ class AiohttpFallback:
             if headers and not chain.same_origin:
                 raise StoreError("a redirect to another server was not followed: the request's headers are not for it")
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
+            if credentials_of is not None and chain.address.host != address.host:
+                found = credentials_of(chain.address)
+                sent = sent if found is None else {"Authorization": found}
             try:
                 response = await self._exchange(method, chain.url, proxy, sent, expectation, content)
             except AiozarrError:
@@ -129,6 +135,7 @@ class AiohttpFallback:
                     status=404,
                 )
             else:
+                response.responder = None if chain.same_origin else chain.address.origin
                 return response
 
     async def _exchange(

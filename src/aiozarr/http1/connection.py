@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Response:
-    """A response: status, headers, the action that the check chose for it, and the body that this action received."""
+    """A response: status, headers, the action that the check chose for it, and the body that this action received.
+
+    After redirects to other servers, `responder` is the origin of the one that sent it.
+    """
 
     status: int
     headers: Headers
     action: ResponseAction
     body: Buffer
+    responder: str | None = None
 
 
 class ResponseReceiver(Protocol):

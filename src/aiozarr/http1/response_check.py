@@ -366,7 +366,7 @@ def content_encoding(headers: Headers) -> str:
     if label is None:
         return ""
     names = [name.strip().lower() for name in label.decode("latin-1").split(",")]
-    return ",".join([name for name in names if name not in ("", "identity", "aws-chunked")])
+    return ", ".join([name for name in names if name not in ("", "identity", "aws-chunked")])
 
 
 def _is_stored_encoded(headers: Headers) -> bool:

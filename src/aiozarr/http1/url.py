@@ -10,11 +10,13 @@ import functools
 import hashlib
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
@@ -333,6 +335,12 @@ def _make_context(root_certificate: str, allow_invalid: bool) -> ssl.SSLContext:
     return context
 
 
+_AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/?#]*)?")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+
+CredentialsOf: TypeAlias = Callable[[WebAddress], str | None]
+"""Returns the value of the Authorization header for a server; None: there is none."""
+
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -389,10 +397,13 @@ def location_of(response: Response) -> str:
 
 def _next_url(url: str, current: WebAddress, location: str) -> str:
     try:
-        there = urljoin(url, location)
+        start = _AUTHORITY.match(location).end()  # type: ignore[union-attr]  # it matches no letters, too
+        # Some servers send blanks and bytes beyond ASCII as they are.
+        rest = quote(location[start:].encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
+        there = urljoin(url, location[:start] + rest)
         following = WebAddress.parse(there)
     except ValueError:
-        raise StoreError("a redirect to something that is not HTTP was not followed") from None
+        raise StoreError("a redirect to something that is not a URL of HTTP was not followed") from None
     if current.secure and not following.secure:
         raise StoreError("a redirect from https to http was not followed")
     path = following.path + ("/" if there.partition("?")[0].partition("#")[0].endswith("/") else "")
