@@ -114,10 +114,10 @@ _CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def parse_leniently(buffer: bytes | bytearray, start: int, stop: int) -> tuple[ParsedHead | None, int]:
-    """Parse a head that is not valid, with what RFC 9112 (2.2, 5.2) and 9110 (5.5) let recipients read as blanks.
+    """Parse a head that is not valid, with the faults that RFC 9112 (2.2, 5.2) and 9110 (5.5) let recipients tolerate.
 
-    These are lines that end without a CR, folded lines, and control characters in values other than NUL, CR and LF. The
-    connection is not used again.
+    These are lines that end without a CR, folded lines, and control characters other than NUL and CR, which are read as
+    question marks: a length cannot hold one. The connection is not used again.
 
     Returns: the head and its end; None if the end has not come.
 
@@ -128,7 +128,7 @@ def parse_leniently(buffer: bytes | bytearray, start: int, stop: int) -> tuple[P
     if found is None:
         return None, start
     first, _, lines = bytes(buffer[start : found.end()]).replace(b"\r\n", b"\n").partition(b"\n")
-    lines = _CONTROL.sub(b" ", _FOLD.sub(b" ", lines))
+    lines = _CONTROL.sub(b"?", _FOLD.sub(b" ", lines))
     head = ParsedHead(b"\n".join((first, lines)).replace(b"\n", b"\r\n"))
     head.keeps_alive = False
     return head, found.end()
