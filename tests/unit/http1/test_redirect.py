@@ -7,15 +7,16 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.http1 import aiohttp_fallback as fallback
-from aiozarr.http1.url import WebAddress, is_forbidden
+from aiozarr.http1.url import RedirectChain, WebAddress, is_forbidden
 from aiozarr.model import Range
-from aiozarr.stores.http.store import HTTPStore
+from aiozarr.stores.http.store import HTTPStore, basic_credentials
 from tests.support.certificates import authority
 from tests.support.fake_resolver import FakeResolver
 from tests.support.servers import http_replies as spoil
@@ -241,6 +242,66 @@ async def test_the_address_of_the_connection_is_checked_too(
             await store.fetch("a/b")
     assert len(asked) > 1
     assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/with blank?name=two words", "/with%20blank?name=two%20words"),
+        ("/caf\u00e9", "/caf%E9"),  # the server sends Latin-1
+        ("/100%25?x=%2F%2f&y=a+b", "/100%25?x=%2F%2f&y=a+b"),
+    ],
+)
+async def test_a_location_is_requested_as_it_is_written(server: FaultServer, location: str, target: str) -> None:
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect(location))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="not found after a redirect"):
+            await store.get("a/b")
+    assert server.requests[-1].target == target
+
+
+def test_bytes_of_a_location_beyond_utf8_are_percent_encoded_but_not_in_its_host() -> None:
+    chain = RedirectChain(WebAddress.parse("http://a.example"), "http://a.example/x")
+    assert chain.followed("/caf\udce9").url == "http://a.example/caf%E9"
+    assert chain.followed("http://b\u00fccher.example/ x").url == "http://xn--bcher-kva.example/%20x"
+
+
+@pytest.mark.parametrize("trust_env", [True, None])
+async def test_a_login_server_gets_its_own_entry_of_netrc(
+    server: FaultServer, other: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust_env: bool | None
+) -> None:
+    (tmp_path / "netrc").write_text("machine localhost login me password pw\ndefault login other password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    login = other.url.replace("127.0.0.1", "localhost")
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect(f"{login}/login"))
+    server.put("back", DATA)
+
+    def check(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        if request.headers.get("authorization") == basic_credentials("me", "pw"):
+            return spoil.redirect(f"{server.url}/back")(reply)
+        return spoil.status(401)(reply)
+
+    other.script = check
+    async with HTTPStore(server.url, trust_env=trust_env, token="of-the-data") as store:
+        if trust_env:
+            assert await store.get("a/b") == DATA
+        else:
+            with pytest.raises(StoreError, match=re.escape(f"from {login}, after a redirect")):
+                await store.get("a/b")
+    sent = [request.headers.get("authorization") for request in server.requests]
+    assert sent == (["Bearer of-the-data", None] if trust_env else ["Bearer of-the-data"])
+
+
+async def test_the_default_entry_of_netrc_is_not_for_servers_that_a_redirect_names(
+    server: FaultServer, other: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("default login other password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    server.script = sends_to(f"{other.url}/moved".replace("127.0.0.1", "localhost"))
+    async with HTTPStore(server.url, trust_env=True) as store:
+        assert await store.get("a/b") == DATA
+    assert "authorization" in server.requests[0].headers
+    assert "authorization" not in other.requests[0].headers
 
 
 async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer) -> None:
