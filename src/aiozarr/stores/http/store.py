@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from netrc import NetrcParseError, netrc
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -309,11 +308,11 @@ def _from_netrc(address: WebAddress, *, named_only: bool = False) -> str | None:
 
     `named_only`: not the default entry, which is for all other hosts.
     """
+    path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc" if os.name == "posix" else "~/_netrc")
     try:
-        path = Path(os.environ.get("NETRC") or Path.home() / (".netrc" if os.name == "posix" else "_netrc"))
-        entries = netrc(str(path))
+        entries = netrc(path)
         found = entries.hosts.get(address.host) if named_only else entries.authenticators(address.host)
-    except (FileNotFoundError, RuntimeError):  # there is no home directory
+    except FileNotFoundError:  # of a home directory that does not exist, too
         return None
     except (OSError, NetrcParseError, UnicodeDecodeError) as error:
         warnings.warn(f"{path} cannot be read: {type(error).__name__}", stacklevel=2)
