@@ -81,9 +81,9 @@ BEGINNINGS = {
     # A task that a mailbox has begun, or ended.
     "observed.<locals>.decorate.<locals>.call": "mailbox",
 }
-# Of the turn of the loop before, with nothing left to do; and the timer of a pool of connections.
+TIMER = "Pool._sweep"  # of a pool of connections, which comes at any time
+# Of the turn of the loop before, with nothing left to do.
 EMPTY = {
-    "Pool._sweep",
     "TurnGate._next_turn",
     "RangeCoalescer.flush",
     "ThreadPool.flush",
@@ -119,6 +119,8 @@ def trace(side: int) -> None:
         nonlocal responses
         code = frame.f_code
         if not is_on or event != "call" or not is_own(frame) or code.co_name.startswith(("<", "__post_init__")):
+            return
+        if TIMER in (code.co_qualname, frame.f_back.f_code.co_qualname if frame.f_back else ""):
             return
         functions.add((code.co_filename, code.co_qualname))
         responses += code.co_qualname == RESPONSE

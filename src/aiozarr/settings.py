@@ -28,7 +28,8 @@ class Settings:
         timeout: seconds for one operation such as `view.read()`, or for each block of a stream; None for no limit.
         idle_timeout: seconds without progress after which a request fails.
         retries: maximum number of repetitions of a failed request.
-        retry_seconds: seconds from the first attempt after which a request is not repeated.
+        retry_seconds: seconds from the first attempt after which a request is not repeated. A request that makes no
+            progress within `idle_timeout` is always repeated once.
         gap: cost of one request, expressed in bytes. Two ranges of one object are fetched with one request if at most
             this many unwanted bytes lie between them. The same cost decides whether to read part of a chunk or all of
             it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB.
@@ -64,7 +65,7 @@ class Settings:
     timeout: float | None = None
     idle_timeout: float = 20.0
     retries: int = 5
-    retry_seconds: float = 20.0
+    retry_seconds: float = 40.0
     gap: int | Literal["auto"] = "auto"
     max_over_read: float = 1.5
     max_request_bytes: int = 16 * MIB

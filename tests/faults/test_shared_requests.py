@@ -192,3 +192,31 @@ async def test_readers_that_join_and_leave_leave_nothing_unfinished(
                 if not isinstance(result, asyncio.CancelledError):
                     assert np.array_equal(result, remote.values[turn + at : 20 + at])
     assert await wait_for(lambda: server.in_flight == 0)
+
+
+@pytest.mark.parametrize(
+    ("inner", "answered_first"),
+    [(None, 0), ((1,), 0), ((1,), 1)],
+    ids=["chunk", "index of a shard", "chunk of a shard"],
+)
+async def test_who_joins_a_request_late_does_not_fail_because_its_time_is_over(
+    server: FaultServer, inner: tuple[int] | None, answered_first: int
+) -> None:
+    settings = replace(PATIENT, retries=2)
+    remote = await serve_array(server, shape=(64,), chunks=(64,), inner=inner, settings=settings)
+    begun = len(server.requests)
+
+    def fail(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        number = len(server.requests) - begun - answered_first
+        return spoil.status(503)(reply) if 0 < number <= 1 + settings.retries else reply
+
+    server.script = fail
+    async with assert_no_leaks(server):
+        first = asyncio.ensure_future(remote.array[:2].read())
+        while len(server.requests) <= begun + answered_first:
+            await asyncio.sleep(0.005)
+        late = asyncio.ensure_future(remote.array[:2].read())
+        with pytest.raises(aiozarr.ThrottledError):
+            await first
+        assert np.array_equal(await late, remote.values[:2])
+    assert len(server.requests) <= begun + answered_first + 1 + settings.retries + 2

@@ -235,9 +235,15 @@ async def _node(node: aiozarr.Array | aiozarr.Group) -> Node:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the files below, without temporary ones and the records of unfinished work."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found if TEMPORARY not in str(path)}
+    """Return the files below, without temporary ones, the records of unfinished work, and the marks of appends."""
+    found = (path for path in folder.rglob("*") if path.is_file() and TEMPORARY not in str(path))
+    # An append leaves random white space at the end of a document.
+    return {
+        str(path.relative_to(folder)): path.read_bytes().rstrip(b" \n")
+        if path.name in ("zarr.json", ".zarray")
+        else path.read_bytes()
+        for path in found
+    }
 
 
 def leftovers(folder: Path) -> list[str]:

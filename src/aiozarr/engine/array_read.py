@@ -151,7 +151,7 @@ class WholeChunks(Subscriber[ReadOperation]):
             is_uncertain = error is None and not chunk.is_one_version(operation.state)
             if operation.stopped:
                 pass
-            elif is_uncertain or isinstance(error, ChangedError | CodecError):
+            elif is_uncertain or isinstance(error, ChangedError | CodecError) or operation.has_inherited(error):
                 self._locate_again(key, output)
             elif error is not None:
                 self._stop(error, key)
@@ -239,7 +239,8 @@ class WholeChunks(Subscriber[ReadOperation]):
         request = chunk_set.deliveries[0].request if chunk_set is not None and chunk_set.deliveries else None
         may_repeat = isinstance(error, ChecksumError) and not operation.stopped
         key = self.key_of(subscription.parts[0])
-        if may_repeat and request is not None and self._is_first_damaged(key, request):
+        is_damaged = may_repeat and request is not None and self._is_first_damaged(key, request)
+        if is_damaged or operation.has_inherited(error):
             self.request_again(subscription, key)
         else:
             self._stop(error, key)

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aiozarr.common.concurrency import cancel_and_wait, random_jitter, wait_uncancelled
-from aiozarr.errors import StoreError
+from aiozarr.errors import StoreError, StoreTimeoutError
 from aiozarr.model import Entry
 from aiozarr.schedule.requests import RequestQueue, RequestSource, RetryPolicy, ScheduledRequest, retry
 from aiozarr.settings import Settings
@@ -207,7 +207,9 @@ async def list_objects(
                 raise
             attempts = attempts + 1 if last_key == resume_after else 1
             elapsed = clock() - began
-            delay = policy.delay(error, attempt=attempts, elapsed=elapsed, jitter=random_jitter())
+            # A listing that made no progress is repeated once, however long that took.
+            spent = 0.0 if attempts == 1 and isinstance(error, StoreTimeoutError) else elapsed
+            delay = policy.delay(error, attempt=attempts, elapsed=spent, jitter=random_jitter())
             if delay is None or not is_ordered:
                 error.attempts, error.elapsed = attempts, elapsed
                 raise

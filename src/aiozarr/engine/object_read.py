@@ -119,7 +119,7 @@ class MultipartRead:
     The first part goes ahead. Size and version are in the head of its response, before its bytes come. Then the target
     begins, and the other parts are requested on the condition that the object still has that version. A server that
     answers with the whole object has answered all of it; one without versions is asked for the whole object then. An
-    object that was replaced meanwhile is read again, unless `if_match` names its version.
+    object that was replaced meanwhile is read again, at last by one request, unless `if_match` names its version.
 
     Args:
         store, key: the object.
@@ -163,7 +163,7 @@ class MultipartRead:
         """Return the bytes with the size and version of the object; None if it is not stored.
 
         Raises:
-            ChangedError: the object does not have the version `if_match`, or is replaced again and again.
+            ChangedError: the object does not have the version `if_match`, or is gone.
             LimitError: the store sent all of an object of more bytes than the limits accept.
             CodecError: the object has more bytes than the limits accept.
         """
@@ -171,9 +171,12 @@ class MultipartRead:
             try:
                 await gather_all([self._read_first(), self._read_others()])
             except ChangedError:
-                if self.if_match is not None or attempt == self.max_attempts:
+                if self.if_match is not None:
                     raise
                 self._reset()
+                if attempt == self.max_attempts:
+                    # Some servers refuse each condition, or have replicas with versions of their own.
+                    await self._receive_whole()
             else:
                 break
         return None if self._total is None else Value(self.target.take(), self._version, self._size)
@@ -281,12 +284,20 @@ class MultipartRead:
             # Nothing says what comes after the first part, or whether it is of the same version.
             self._version = value.version
             self.on_wasted()
-            whole = await self.run_request(None, is_first=False)
-            if whole is None:
-                raise self._changed_error()
-            data, size, value = memoryview(whole.data), memoryview(whole.data).nbytes, whole
+            await self._receive_whole()
+            return
         self._version, self._size = value.version, size
         self._begin(size, data.nbytes)
+        await self.target.put(0, data)
+
+    async def _receive_whole(self) -> None:
+        """Take the whole object by one request, whose response is of one version."""
+        whole = await self.run_request(None, is_first=False)
+        if whole is None:
+            raise self._changed_error()
+        data = memoryview(whole.data)
+        self._version, self._size = whole.version, data.nbytes
+        self._begin(data.nbytes, data.nbytes)
         await self.target.put(0, data)
 
     def _check(self, value: Value, part: Range, got: int) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aiozarr.common.concurrency import wait_uncancelled
 from aiozarr.engine.timing import RequestObserver
 from aiozarr.engine.worker_pool import FunctionCall, WorkerPool
+from aiozarr.errors import StoreError
 from aiozarr.schedule.events import Report
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_policy
 from aiozarr.settings import Settings
@@ -55,6 +56,7 @@ class Operation(RequestSource):
         fairness_key: the queue of its work in the worker pool. A long operation has its own, short ones share one.
         observer: receives the operation's request events; None without a report and without `Settings.on_event`.
         ready_at: since when the next requests could have been sent, if there is an observer.
+        joined_at: when it first joined a request of another operation; 0 if it has joined none.
     """
 
     stores_without_versions: set[Hashable]
@@ -86,7 +88,7 @@ class Operation(RequestSource):
         self.fairness_key: Hashable = self if is_long else None
         is_observed = report is not None or settings.on_event is not None
         self.observer = RequestObserver(settings, report) if is_observed else None
-        self.ready_at = 0.0
+        self.ready_at = self.joined_at = 0.0
         self._progress = progress
         self.has_progress = progress is not None
         self._ready: deque[ScheduledRequest] = deque()
@@ -130,6 +132,19 @@ class Operation(RequestSource):
     def queue_for(self, store: Store) -> RequestQueue:
         """Return the queue that requests of this operation to `store` wait in."""
         return self.queue
+
+    def note_join(self) -> None:
+        """Record that the operation waits for a request of another one."""
+        self.joined_at = self.joined_at or self.queue.now()
+
+    def has_inherited(self, error: BaseException | None) -> bool:
+        """Return whether `error` is of a request that another operation began, and most of whose time was over.
+
+        The operation may send the request again, with all of the time that its settings allow.
+        """
+        if not self.joined_at or not isinstance(error, StoreError) or not error.retryable:
+            return False
+        return (error.elapsed or 0.0) > self.queue.now() - self.joined_at
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

@@ -255,6 +255,7 @@ class ReadOperation(Operation):
             return False
         chunk_set, number = entry
         chunk_set.join(subscription, number)
+        self.note_join()
         self._subscriptions.add(subscription)
         self.shared += 1
         if cached and self._cache is not None:

@@ -112,6 +112,8 @@ class ShardIndexes:
                 fetch.request.timing.ready = operation.queue.now()
             operation.enqueue(fetch.request)
             operation.resume()
+        else:
+            operation.note_join()
         fetch.readers[on_completed] = operation
         return fetch
 

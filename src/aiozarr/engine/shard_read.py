@@ -132,8 +132,7 @@ class ShardRead(Subscriber[ReadOperation]):
         operation.index_fetches.pop(self._index_completed, None)
         if operation.stopped:
             return
-        if isinstance(error, ChecksumError) and self._attempt == 1:
-            # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
+        if error is not None and self._may_succeed(error):
             self._attempt += 1
             self._find_index()
         elif error is not None:
@@ -277,7 +276,7 @@ class ShardRead(Subscriber[ReadOperation]):
         """Count `count` chunks that have their outcome. After the last one, complete the shard or read it again."""
         operation = self.operation
         self._open -= count
-        if isinstance(error, ChangedError) or (isinstance(error, ChecksumError) and self._attempt == 1):
+        if isinstance(error, ChangedError) or (error is not None and self._may_succeed(error)):
             self._error = self._error or error
         elif error is not None:
             operation.stop(error)
@@ -294,6 +293,12 @@ class ShardRead(Subscriber[ReadOperation]):
                 chunk.place(output, partial(self._placed, 1, nbytes))
         else:
             operation.objects_completed((self._out,))
+
+    def _may_succeed(self, error: BaseException) -> bool:
+        """Return whether another request may bring the same bytes without this error."""
+        # Bytes can be damaged on the way: they are fetched once more before the stored ones count as damaged.
+        is_damaged = isinstance(error, ChecksumError) and self._attempt == 1
+        return is_damaged or self.operation.has_inherited(error)
 
     def _read_again(self, error: BaseException) -> None:
         """Read all of the shard again, because a result must not mix old and new inner chunks."""

@@ -20,6 +20,7 @@ from aiozarr.errors import (
     NodeTypeError,
     PermissionDeniedError,
     StaleDataWarning,
+    StoreError,
     UnauthenticatedError,
 )
 from aiozarr.grid.transform import BasicSelection, DimensionMap, stop_of
@@ -29,7 +30,7 @@ from aiozarr.hierarchy.node import HandleOptions, Node, wrong_kind_error
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, node_not_found_error, read_explicit
 from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_error
 from aiozarr.hierarchy.view import FieldSelection, View
-from aiozarr.metadata.format_rules import key_prefix
+from aiozarr.metadata.format_rules import key_prefix, rules_of
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.stores import BlockingStore, Store
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 AnyArray: TypeAlias = "NDArray[Any]"
 
-MAX_MARKED_BYTES = 1 << 20
-"""Appended bytes that are hashed in the caller's thread, in at most 1 ms."""
 SMALL_CHUNK_BYTES = 128 << 10
 """Chunks of a file up to this size are decoded without numcodecs, whose import takes 50 ms."""
 CUT_SECONDS = 2.0
@@ -291,9 +290,11 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         from aiozarr.hierarchy.resize import append_mark
 
         self._check_writeable()
+        mark = append_mark()
         added = await self[...]._converted(values)
         axis = self._check_axis(added.ndim, axis)
         starts: list[int] = []
+        growths: list[ArrayMetadata] = []
         length = added.shape[axis]
 
         def grow(metadata: ArrayMetadata) -> ArrayMetadata:
@@ -306,31 +307,21 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             starts.append(metadata.shape[axis])
             if not length:
                 return metadata
-            return _with_length(self._resolve(metadata), axis, metadata.shape[axis] + length)
+            growths.append(_with_length(self._resolve(metadata), axis, metadata.shape[axis] + length))
+            return growths[-1]
 
-        stored: list[ArrayMetadata] = []
+        is_stored = False
 
         async def note(_: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
-            stored.append(new)
+            nonlocal is_stored
+            is_stored = True
             self._note_resize(old, new)
 
-        # A worker reads many values, about 1 GB/s.
-        mark = (
-            append_mark(added)
-            if added.nbytes <= MAX_MARKED_BYTES
-            else await self._run_on_io_thread(
-                lambda access: access.engine.run_in_worker(lambda: append_mark(added), added.nbytes)
-            )
-        )
         try:
             grown = await self._change(grow, note, mark=mark)
         except BaseException as error:
-            if stored and length:  # consolidated metadata above could not be rewritten
-                await self._cut_again(stored[-1], axis, starts[-1], error)
-            elif starts and length:
-                # Not cut, because the growth may be that of another writer, who appended as many values.
-                end = starts[-1] + length
-                error.add_note(f"along axis {axis}, {self.url} may have grown from {starts[-1]} to {end}")
+            if growths:  # perhaps only consolidated metadata above could not be rewritten
+                await self._cut_again(growths[-1], axis, starts[-1], error, None if is_stored else mark)
             raise
         region: list[slice] = [slice(None)] * self.ndim
         region[axis] = slice(starts[-1], starts[-1] + length)
@@ -343,8 +334,13 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             raise
         return grown.shape
 
-    async def _cut_again(self, grown: ArrayMetadata, axis: int, start: int, error: BaseException) -> None:
-        """Cut the array to the length `start` again, after the write of an append has failed with `error`."""
+    async def _cut_again(
+        self, grown: ArrayMetadata, axis: int, start: int, error: BaseException, mark: bytes | None = None
+    ) -> None:
+        """Cut the array to the length `start` again, after the write of an append has failed with `error`.
+
+        With a `mark`, it is unknown whether the array has grown: it is cut only if its document has this mark.
+        """
         from anyio import move_on_after  # imported here because it is needed only after failures
 
         from aiozarr.hierarchy.resize import erase_outside
@@ -359,16 +355,29 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             access = access._replace(store=self._chunk_store)
             await erase_outside(access, self._resolve(old), self._resolve(new))
 
+        async def has_grown(access: NodeAccess) -> bool:
+            key = access.prefix + rules_of(self.zarr_format).array_key
+            stored = await access.scheduled.fetch(key, max_bytes=self.settings.max_metadata_bytes)
+            return stored is not None and bytes(stored.data).endswith(mark or b"")
+
+        is_known, stop = mark is None, grown.shape[axis]
         failure: object = f"it took more than {CUT_SECONDS:g} seconds"
         try:
             with move_on_after(CUT_SECONDS, shield=True):
-                await self._change(cut, erase)
-                return
+                is_known = is_known or await self._run_on_io_thread(has_grown)
+                if is_known:
+                    await self._change(cut, erase)
+                    return
+                if isinstance(error, StoreError) and not error.retryable:
+                    return
+                failure = "the request may still take effect"
         except Exception as raised:
             failure = raised
         error.add_note(
-            f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to "
-            f"{grown.shape[axis]} hold some of the appended values and the fill value ({failure})"
+            f"{self.url} could not be cut to its former shape: along axis {axis}, the elements from {start} to {stop} "
+            f"hold some of the appended values and the fill value ({failure})"
+            if is_known
+            else f"along axis {axis}, {self.url} may have grown from {start} to {stop} ({failure})"
         )
 
     async def info(self) -> ArrayInfo:

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import prod
-from typing import Any
-from zlib import crc32
+from os import urandom
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aiozarr.common.concurrency import for_each
 from aiozarr.engine import ArrayLayout, Read, Write
@@ -54,17 +52,14 @@ def resized_metadata(layout: ArrayLayout, shape: Sequence[int]) -> ArrayMetadata
     return changed
 
 
-def append_mark(values: NDArray[Any]) -> bytes:
-    """Return white space for the end of the document that an append of `values` stores.
+def append_mark() -> bytes:
+    """Return random white space for the end of the document that an append stores.
 
     Two writers who append as many elements at the same time store the same metadata. A writer whose response was lost
     would mistake the other's document for its own, and both would write to one region.
     """
-    if values.dtype.hasobject:
-        digest = crc32(repr(values.tolist()).encode("utf-8", "surrogatepass"))
-    else:
-        digest = crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data) if values.nbytes else 0
-    return bytes([b" \n"[digest >> bit & 1] for bit in range(MARK_BITS)])
+    bits = int.from_bytes(urandom(MARK_BITS // 8), "big")
+    return bytes([b" \n"[bits >> bit & 1] for bit in range(MARK_BITS)])
 
 
 def coordinates_outside(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -22,7 +20,7 @@ from aiozarr.http1.connection import Response
 from aiozarr.http1.pool import PIECE_BYTES, PROGRESS_BYTES, SLOWEST_BYTES_PER_SECOND
 from aiozarr.http1.request import USER_AGENT, PieceReader, conditional_headers
 from aiozarr.http1.response_check import (
-    HASH_HEADER,
+    JOINED_HEADERS,
     MAX_ERROR_BODY_BYTES,
     NO_VALUE,
     Accept,
@@ -30,15 +28,19 @@ from aiozarr.http1.response_check import (
     NeedsFallback,
     ResponseAction,
     check_response,
+    content_encoding,
     over_limit,
 )
 from aiozarr.http1.url import (
     REDIRECTS,
+    CredentialsOf,
     Endpoint,
     Proxies,
     RedirectChain,
     WebAddress,
     default_ssl_context,
+    is_forbidden,
+    literal_address,
     location_of,
     usable_proxy,
 )
@@ -82,6 +84,8 @@ class AiohttpFallback:
         repeatable: bool,
         proxies: Proxies,
         location: str | None = None,
+        known: Sequence[str] = (),
+        credentials_of: CredentialsOf | None = None,
     ) -> Response:
         """Send a request to `address`, and follow its redirects within the rules.
 
@@ -96,6 +100,8 @@ class AiohttpFallback:
             repeatable: whether the body may be sent again if a kept connection turns out to be closed.
             proxies: which proxy a request goes through.
             location: the location of a redirect that was already received; the request begins there.
+            known: the addresses of the server that sent it.
+            credentials_of: returns the user's credentials for another server that a redirect leads to.
 
         Raises:
             StoreError: a redirect breaks the rules or ends in a 404, or the exchange failed.
@@ -106,10 +112,14 @@ class AiohttpFallback:
             if location is not None:
                 chain = chain.followed(location)
             proxy = usable_proxy(proxies.choose(chain.address))
-            await self._resolver.permit(address, chain.address, proxied=proxy is not None)
+            if chain.visited:
+                await self._resolver.permit(address, chain.address, proxied=proxy is not None, known=known)
             if headers and not chain.same_origin:
                 raise StoreError("a redirect to another server was not followed: the request's headers are not for it")
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
+            if credentials_of is not None and chain.address.host != address.host:
+                found = credentials_of(chain.address)
+                sent = sent if found is None else {"Authorization": found}
             try:
                 response = await self._exchange(method, chain.url, proxy, sent, expectation, content)
             except AiozarrError:
@@ -125,6 +135,7 @@ class AiohttpFallback:
                     status=404,
                 )
             else:
+                response.responder = None if chain.same_origin else chain.address.origin
                 return response
 
     async def _exchange(
@@ -152,8 +163,9 @@ class AiohttpFallback:
         )
         async with limit, request as received:
             head = {name.lower(): value for name, value in received.raw_headers}
-            if HASH_HEADER in head:
-                head[HASH_HEADER] = ",".join(received.headers.getall(HASH_HEADER.decode())).encode("latin-1")
+            for name in JOINED_HEADERS:
+                if name in head:
+                    head[name] = ",".join(received.headers.getall(name.decode())).encode("latin-1")
             if received.status in REDIRECTS:
                 return Response(received.status, head, NO_VALUE, b"")
             action = check_response(expectation, received.status, head)
@@ -164,7 +176,7 @@ class AiohttpFallback:
             if expectation.head:
                 return Response(received.status, head, action, b"")
             is_decoded = isinstance(action, Accept) and self._follow_redirects
-            decoder = _decoder_for(head.get(b"content-encoding", b"").decode("latin-1")) if is_decoded else None
+            decoder = _decoder_for(content_encoding(head)) if is_decoded else None
             body = await _receive(received, action, decoder, limit, self._endpoint.idle_timeout)
             return Response(received.status, head, action, body)
 
@@ -288,27 +300,31 @@ class _GuardedResolver(AbstractResolver):
         self._resolver = ThreadedResolver()
         self._targets: set[str] = set()
         self._guarded: set[str] = set()
+        self._first: set[str] = set()
 
-    async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool) -> None:
+    async def permit(self, first: WebAddress, target: WebAddress, *, proxied: bool, known: Sequence[str] = ()) -> None:
         """Raise `StoreError` if a redirect from `first` to `target` is not allowed.
 
         A proxy resolves names itself, so only literal addresses are checked then, and a server of unknown address
         counts as public.
+
+        Args:
+            first: the server that the user named.
+            target: the server that is named by the redirect. It may have the same name, and another address since.
+            proxied: whether the request goes through a proxy.
+            known: the addresses of `first` when it was connected to.
         """
-        if target.host == first.host:
-            return
         names = not proxied
         self._targets.add(target.host)
-        known = await _addresses(first.host, names)
-        if not known or any(ip.is_global for address in known for ip in _reached(address)):
+        self._first.update(known or await _addresses(first.host, names))
+        if not self._first or not all([is_forbidden(address, public_only=True) for address in self._first]):
             self._guarded.add(target.host)
         for address in await _addresses(target.host, names):
             self._check(target.host, address)
 
     def _check(self, host: str, address: str) -> None:
-        for ip in _reached(address):
-            if ip.is_link_local or ip in _METADATA_SERVICES or (host in self._guarded and not ip.is_global):
-                raise StoreError("a redirect to an address that is not public was not followed")
+        if address not in self._first and is_forbidden(address, public_only=host in self._guarded):
+            raise StoreError("a redirect to an address that is not public was not followed")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -316,51 +332,23 @@ class _GuardedResolver(AbstractResolver):
         results = await self._resolver.resolve(host, port, family)
         for result in results:
             if host in self._targets:
-                self._check(host, result["host"].partition("%")[0])
+                self._check(host, result["host"])
         return results
 
     async def close(self) -> None:
         await self._resolver.close()
 
 
-# The metadata services of Amazon, Google, Alibaba and Oracle that are not link-local.
-_METADATA_SERVICES = frozenset(
-    map(ipaddress.ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "192.0.0.192"))
-)
-# IPv6 addresses that contain the IPv4 address to which they are translated (RFC 6052; RFC 8215 for local networks).
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
-_COMPATIBLE = ipaddress.ip_network("::/96")
-
-
-def _reached(address: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return the IPv4 address inside an IPv6 address (NAT64, 6to4, ...), to which it leads, else the address itself."""
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv4Address):
-        return [ip]
-    last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-    if ip in _LOCAL_NAT64:  # RFC 6052, section 2.2: behind 48 bits, with a byte of zeros in the middle
-        middle = (int(ip) >> 64 & 0xFFFF) << 16 | int(ip) >> 40 & 0xFFFF
-        return [last, ipaddress.IPv4Address(middle)]
-    if ip in _NAT64 or (ip in _COMPATIBLE and int(ip) > 0xFFFF):
-        return [last]
-    return [ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)]
-
-
 async def _addresses(host: str, names: bool) -> list[str]:
     """Return the addresses of `host`. A name is resolved only if `names` is True."""
-    try:
-        return [str(ipaddress.ip_address(host))]
-    except ValueError:
-        with suppress(OSError, ValueError):  # 0xa9fea9fe and other spellings that systems resolve without a server
-            return [socket.inet_ntoa(socket.inet_aton(host.rstrip(".")))]
-        if not names:
-            return []
+    address = literal_address(host)
+    if address is not None or not names:
+        return [] if address is None else [address]
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         raise connect_error(error, host, None) from error
-    return [str(info[4][0]).partition("%")[0] for info in found]
+    return [str(info[4][0]) for info in found]
 
 
 class _EncodedBody:
@@ -403,8 +391,7 @@ def _decoder_for(encoding: str) -> _EncodedBody | None:
     Raises:
         StoreError: it is another encoding than requests allow.
     """
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
+    if not encoding:
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise StoreError(

@@ -88,7 +88,9 @@ def connect_error(error: OSError, host: str, port: int | None) -> StoreError:
     if isinstance(error, ssl.SSLError):
         return StoreError(f"no TLS connection to {server}: {error.reason}")
     if isinstance(error, socket.gaierror):
-        return StoreError(f"the name {host!r} does not resolve: {error.strerror}")
+        # The resolver may know the name later, unlike one that does not exist.
+        is_temporary = error.errno == socket.EAI_AGAIN
+        return StoreError(f"the name {host!r} does not resolve: {error.strerror}", retryable=is_temporary)
     if is_out_of_files(error):
         return ThrottledError(f"no connection to {server}: too many open files")
     return StoreError(f"no connection to {server}: {error.strerror or error}", retryable=True)
@@ -108,14 +110,18 @@ AVOID_SECONDS = 30.0
 
 
 class HostAddresses:
-    """The addresses of one host, in the order in which connections try them. Used on one loop."""
+    """The addresses of one host, in the order in which connections try them. Used on one loop.
+
+    Attributes:
+        known: the addresses, as they were resolved last.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         self._loop = loop
         self._host = host
         self._port = port
-        self._addresses: list[str] = [host] if parse_ip(host) else []
-        self._expires = float("inf") if self._addresses else float("-inf")
+        self.known: list[str] = [host] if parse_ip(host) else []
+        self._expires = float("inf") if self.known else float("-inf")
         self._resolution: SingleFlight[str] = SingleFlight()
         self._rotation = 0
         self._failed: dict[str, float] = {}
@@ -131,10 +137,10 @@ class HostAddresses:
         """
         if self._loop.time() >= self._expires:
             await self._resolution.run(self._host, self._resolve)
-        if len(self._addresses) == 1:
-            return self._addresses
+        if len(self.known) == 1:
+            return self.known
         rotation, self._rotation = self._rotation, self._rotation + 1
-        return sorted(_rotated(self._addresses, rotation), key=self._has_failed)
+        return sorted(_rotated(self.known, rotation), key=self._has_failed)
 
     def failed(self, address: str) -> None:
         """Record that `address` refused a connection."""
@@ -152,7 +158,7 @@ class HostAddresses:
         # Not left to `create_connection`, because uvloop's, if cancelled, leaves a resolution whose error is never
         # retrieved.
         found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        self._addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+        self.known = list(dict.fromkeys(str(info[4][0]) for info in found))
         self._expires = self._loop.time() + TTL_SECONDS
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -16,6 +19,7 @@ from aiozarr.http1.response_check import (
     ResponseAction,
     check_response,
     over_limit,
+    parse_leniently,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Response:
-    """A response: status, headers, the action that the check chose for it, and the body that this action received."""
+    """A response: status, headers, the action that the check chose for it, and the body that this action received.
+
+    After redirects to other servers, `responder` is the origin of the one that sent it.
+    """
 
     status: int
     headers: Headers
     action: ResponseAction
     body: Buffer
+    responder: str | None = None
 
 
 class ResponseReceiver(Protocol):
@@ -64,11 +72,13 @@ class ConnectionOwner(Protocol):
 
     Attributes:
         tick: ticks of the sweep so far.
+        answered_tick: the tick in which the latest response was complete.
         head_buffer, head_view: the memory in which all connections receive heads, and a view of it.
         buffers: memory for bodies.
     """
 
     tick: int
+    answered_tick: int
     head_buffer: bytearray
     head_view: memoryview
     buffers: BufferPool
@@ -95,6 +105,14 @@ MAX_UNSENT_BYTES = 4 << 20
 
 RESUME_INCOMPLETE: Final = 308
 """The status by which Google confirms a part of an upload, which it has read."""
+
+# Of Linux's `tcp_info`: retransmissions of the latest packet, packets that are not acknowledged, and milliseconds since
+# one was sent.
+_TCP_INFO: Final = struct.Struct("=2xB21xI16xI")
+MIN_RETRANSMITS = 2
+"""Retransmissions after which a request that is not acknowledged was not received: they take at least 0.6 s."""
+MAX_ACKNOWLEDGE_MS = 2000
+"""Milliseconds after which it was not received, either. After a slow connection the first retransmission is later."""
 
 _NO_EXPECTATION = Expectation()
 _EMPTY = memoryview(b"")
@@ -130,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self._head: ParsedHead | None = None
         self._action: ResponseAction | None = None
         self._expectation = _NO_EXPECTATION
-        self.used = False
+        self.used = self._is_movable = False
         self.received = 0
         self.mark_tick = 0
         self.mark_received = 0
@@ -149,10 +167,13 @@ class Connection(asyncio.BufferedProtocol):
         receiver: ResponseReceiver,
         body: memoryview | None = None,
         streamed_bytes: int = 0,
+        *,
+        is_movable: bool = True,
     ) -> None:
         """Send `request` and then `body`, whose bytes must not change; `receiver` gets the response.
 
-        A body of `streamed_bytes` follows in pieces, each of which the caller sends by `send_piece`.
+        A body of `streamed_bytes` follows in pieces, each of which the caller sends by `send_piece`. The receiver of a
+        request that `is_movable`, and has no such body, may get `StaleConnectionError`.
 
         Raises:
             StaleConnectionError, StoreError: the connection is closed already.
@@ -165,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         self._state = _HEAD
         self.mark_received = 0
         self.mark_tick = self._pool.tick
+        self._is_movable = is_movable and not body and not streamed_bytes
         self._transport.write(request)
         if streamed_bytes:
             self.unwritten = streamed_bytes
@@ -197,6 +219,16 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         return self._receiver is not None
+
+    @property
+    def is_unreceived(self) -> bool:
+        """True if the server's system has not received the request, which may be sent over another connection."""
+        if self.received or not self._is_movable or self._transport is None or sys.platform != "linux":
+            return False
+        tcp_socket = self._transport.get_extra_info("socket")
+        info = tcp_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        retransmits, unacknowledged, milliseconds = _TCP_INFO.unpack(info)
+        return bool(unacknowledged and (retransmits >= MIN_RETRANSMITS or milliseconds >= MAX_ACKNOWLEDGE_MS))
 
     def abort(self, error: Exception | None = None) -> None:
         """Close at once; a receiver that still waits gets `error` (None: the response is not needed any more)."""
@@ -273,9 +305,17 @@ class Connection(asyncio.BufferedProtocol):
             buffer = self._partial + view[:nbytes]
             view, stop = memoryview(buffer), len(buffer)
         start = 0
-        while (end := buffer.find(b"\r\n\r\n", start, stop)) >= 0:
-            head = ParsedHead(bytes(view[start : end + 4]))
-            start = end + 4
+        while True:
+            end = buffer.find(b"\r\n\r\n", start, stop) + 4
+            try:
+                head = ParsedHead(bytes(view[start:end])) if end > 3 else None
+            except StoreError:
+                head = None
+            if head is None:
+                head, end = parse_leniently(buffer, start, stop)
+                if head is None:
+                    break
+            start = end
             if head.status >= 200:
                 self._begin_body(head, view[start:stop])
                 return
@@ -383,6 +423,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._receiver = None
         self._state = _IDLE
+        self._pool.answered_tick = self._pool.tick
         if self.unwritten or (self.upload_ticks and head.status >= 300 and head.status != RESUME_INCOMPLETE):
             # A server that refuses an upload may not have read all of it, and may parse the rest as a request.
             reusable = False

@@ -19,7 +19,7 @@ from aiozarr.http1.connection import Connection, Response, ResponseReceiver
 from aiozarr.http1.pool import Pool
 from aiozarr.http1.request import RequestTemplate
 from aiozarr.http1.response_check import Expectation, NeedsFallback
-from aiozarr.http1.url import REDIRECTS, Endpoint, Proxies, WebAddress, location_of
+from aiozarr.http1.url import REDIRECTS, CredentialsOf, Endpoint, Proxies, WebAddress, location_of
 
 if TYPE_CHECKING:
     from aiozarr.http1.request import PieceReader
@@ -189,6 +189,7 @@ class EndpointClient:
         ssl_context: ssl.SSLContext | None = None,
         proxies: Proxies = _ENVIRONMENT_PROXIES,
         follow_redirects: bool = False,
+        credentials_of: CredentialsOf | None = None,
     ) -> None:
         """Describe the client; nothing is connected before the first request.
 
@@ -199,6 +200,7 @@ class EndpointClient:
             proxies: which proxy a request goes through.
             follow_redirects: follow redirects, and decode encoded bodies. Otherwise an encoded body is the value as it
                 was stored.
+            credentials_of: returns the user's credentials for another server that a redirect leads to.
         """
         self._address = address
         self.endpoint = Endpoint(
@@ -213,6 +215,7 @@ class EndpointClient:
         self._proxies = proxies
         self.proxied = proxies.choose(address) is not None
         self._follow_redirects = follow_redirects
+        self._credentials_of = credentials_of
         self._current: tuple[asyncio.AbstractEventLoop, Pool] | None = None
 
     async def send(self, request: Request) -> Response:
@@ -289,6 +292,8 @@ class EndpointClient:
             repeatable=is_repeatable(request),
             proxies=self._proxies,
             location=location,
+            known=() if location is None else self.pool().addresses,
+            credentials_of=self._credentials_of,
         )
 
     async def aclose(self) -> None:

@@ -19,8 +19,17 @@ from aiozarr.http1.url import Endpoint, default_ssl_context
 if TYPE_CHECKING:
     from aiozarr.http1.request import PieceReader
 
-TICKS = 4
+TICKS = 20
 """How often the sweep checks every connection within `idle_timeout`."""
+
+SLOW_TICKS = 5
+"""Ticks after which the sweep raises the limit of connections, and frees unused memory."""
+
+MIN_CONNECTIONS = 4
+"""Connections that are opened at once to a server that does not accept more: Python's own server queues five."""
+
+MAX_MOVES = 3
+"""How often a request that the server's system does not receive is sent over another connection."""
 
 PROGRESS_BYTES = 1024
 """Fewer bytes than this within `idle_timeout` are no progress: a body that drips is aborted like one that stalls."""
@@ -45,7 +54,7 @@ class Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> None:
         self.loop = loop
         self.closed = False
-        self.tick = 0
+        self.tick = self.answered_tick = 0
         self.head_buffer = bytearray(RECEIVE_BYTES)
         self.head_view = memoryview(self.head_buffer)
         self.buffers = BufferPool()
@@ -58,6 +67,11 @@ class Pool:
         self._preconnecting: set[asyncio.Task[None]] = set()
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the server, as they were resolved last."""
+        return self._addresses.known
 
     @property
     def connections(self) -> int:
@@ -75,7 +89,8 @@ class Pool:
         """Send one request, with the bytes of `body` after its head, and return the response.
 
         If the server has closed a kept connection meanwhile, the request is sent once more, over a new one. A request
-        that is not `repeatable` is only if nothing of it was sent.
+        that is not `repeatable` is only if nothing of it was sent. One that the server's system does not receive, while
+        the server answers others, is sent over another connection.
 
         Raises:
             StoreError: no connection, or it was lost within the response; `retryable` says whether to try again. Or
@@ -85,19 +100,22 @@ class Pool:
         whole = body if isinstance(body, memoryview) and body.nbytes <= MAX_WRITE_BYTES else None
         streamed_bytes = 0 if whole is not None else body.nbytes
         connection = self._idle.pop() if self._idle else await self._acquire()
+        moves = 0
         while True:
             future: asyncio.Future[Response] = self.loop.create_future()
             begun = False
             try:
-                connection.start(request, expectation, future, whole, streamed_bytes)
+                is_movable = repeatable and moves < MAX_MOVES
+                connection.start(request, expectation, future, whole, streamed_bytes, is_movable=is_movable)
                 begun = not repeatable
                 if whole is None:
                     await self._send_pieces(connection, future, body)
                 return await future
-            except StaleConnectionError as error:  # new connections do not raise it: this happens once
+            except StaleConnectionError as error:  # of new connections, only those raise it that are moved from
                 if begun:
                     raise StoreError("the connection was closed before a response came", retryable=True) from error
-                connection = await self._acquire(fresh=True)
+                moves += 1
+                connection = await self._acquire(fresh=connection.used)
             except BaseException:
                 # Cancelled, or the body could not be read. The rest must not reach the next request.
                 if connection.is_serving(future):
@@ -278,6 +296,7 @@ class Pool:
     def _sweep(self) -> None:
         """Close connections without progress and those idle for `idle_timeout`. One timer serves all requests."""
         self.tick += 1
+        unreceived: list[Connection] = []
         for connection in list(self._open):
             if connection.is_busy:
                 if connection.received - connection.mark_received >= PROGRESS_BYTES:
@@ -286,22 +305,40 @@ class Pool:
                 elif self.tick - connection.mark_tick > TICKS + connection.upload_ticks:
                     seconds = self._endpoint.idle_timeout * (1 + connection.upload_ticks / TICKS)
                     connection.abort(StoreTimeoutError(f"no progress within {seconds:g} s"))
+                elif self.answered_tick >= connection.mark_tick and connection.is_unreceived:
+                    unreceived.append(connection)
             elif self.tick - connection.idle_since > TICKS:
                 connection.abort()
-        self._raise_limit()
-        self.buffers.sweep()
+        if unreceived:
+            self._move_from(unreceived)
+        if not self.tick % SLOW_TICKS:
+            self._raise_limit()
+            self.buffers.sweep()
         self._sweeper = None
         if not self._open:
             self.buffers.clear()  # the next sweep comes only with the next connection
         elif not self.closed:
             self._sweeper = self.loop.call_later(self._endpoint.idle_timeout / TICKS, self._sweep)
 
+    def _move_from(self, unreceived: list[Connection]) -> None:
+        """Close connections that the server has not accepted, although it answers others, and open fewer from now on.
+
+        Their requests wait for other connections. A server whose queue of new connections is full drops what it is
+        sent. Systems send it again after ever longer pauses, until the request times out.
+        """
+        # Those that have not been used yet may not be accepted either.
+        unreceived += [connection for connection in self._idle if not connection.used]
+        accepted = self.connections - len(unreceived)
+        self._max_connections = min(self._configured_max, max(MIN_CONNECTIONS, accepted))
+        for connection in unreceived:
+            connection.abort(StaleConnectionError())
+
     def upload_ticks(self, nbytes: int) -> int:
         """Return the ticks that the sweep allows for an upload, in addition to those for the response."""
         return TICKS + math.ceil(nbytes / SLOWEST_BYTES_PER_SECOND * TICKS / self._endpoint.idle_timeout)
 
     def _raise_limit(self) -> None:
-        """Allow more connections again, a few at a time, after open files had reached their limit."""
+        """Allow more connections again, a few at a time, after open files or the server had reached their limit."""
         if self._max_connections < self._configured_max:
             self._max_connections = min(self._configured_max, self._max_connections + self._max_connections // 4 + 1)
             while self._waiters and self.connections < self._max_connections:

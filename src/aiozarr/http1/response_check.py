@@ -19,10 +19,12 @@ from aiozarr.model import ByteRange, Range, Suffix, resolve_range
 MAX_HEAD_BYTES = 1 << 16
 
 Headers: TypeAlias = dict[bytes, bytes]
-"""Header values by lower-case name. The last of repeated headers counts; only those of hashes are joined."""
+"""Header values by lower-case name. The last of repeated headers counts, but for the `JOINED_HEADERS`."""
 
 HASH_HEADER = b"x-goog-hash"
 """GCS sends this header once for each hash."""
+
+JOINED_HEADERS = (HASH_HEADER, b"content-encoding")
 
 
 class ParsedHead:
@@ -94,7 +96,7 @@ class ParsedHead:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        if name == HASH_HEADER and name in self._fields:
+        if name in JOINED_HEADERS and name in self._fields:
             value = self._fields[name] + b"," + value
         self._fields[name] = value
 
@@ -104,6 +106,32 @@ class ParsedHead:
 
     def on_message_complete(self) -> None:
         self.ended = True
+
+
+_LENIENT_END = re.compile(rb"\n\r?\n")
+_FOLD = re.compile(rb"(?<=[^\n])\n[ \t]+")
+_CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def parse_leniently(buffer: bytes | bytearray, start: int, stop: int) -> tuple[ParsedHead | None, int]:
+    """Parse a head that is not valid, with the faults that RFC 9112 (2.2, 5.2) and 9110 (5.5) let recipients tolerate.
+
+    These are lines that end without a CR, folded lines, and control characters other than NUL and CR, which are read as
+    question marks: a length cannot hold one. The connection is not used again.
+
+    Returns: the head and its end; None if the end has not come.
+
+    Raises:
+        StoreError: the head has other faults.
+    """
+    found = _LENIENT_END.search(buffer, start, stop)
+    if found is None:
+        return None, start
+    first, _, lines = bytes(buffer[start : found.end()]).replace(b"\r\n", b"\n").partition(b"\n")
+    lines = _CONTROL.sub(b"?", _FOLD.sub(b" ", lines))
+    head = ParsedHead(b"\n".join((first, lines)).replace(b"\n", b"\r\n"))
+    head.keeps_alive = False
+    return head, found.end()
 
 
 MAX_VALUE_BYTES = 5 << 30
@@ -216,8 +244,7 @@ def check_response(expectation: Expectation, status: int, headers: Headers) -> R
     length = None if text is None else int(text)
     if expectation.head:
         return Accept(limit=0, size=length, exact=0)
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
-    if encoding not in (b"", b"identity"):
+    if b"content-encoding" in headers and content_encoding(headers):
         if expectation.range is not None and not (expectation.keep_encoding and _is_stored_encoded(headers)):
             kind = EncodedRangeError if expectation.accept_full else StoreError
             return kind("the server encoded a range (Content-Encoding), which cannot be used", status=status)
@@ -253,8 +280,6 @@ def _check_whole(expectation: Expectation, length: int | None) -> ResponseAction
 
 def _check_part(expectation: Expectation, status: int, headers: Headers, length: int | None) -> ResponseAction:
     wanted, text = expectation.range, headers.get(b"content-range", b"")
-    if wanted is None:
-        return StoreError("the server sent a part in place of the whole object", status=status)
     if length is not None and type(wanted) is Range and wanted.length == length:
         # Exactly the wanted bytes of an object of known size, as in most responses: the header need not be parsed.
         start, stop = wanted.start, wanted.start + length
@@ -272,8 +297,10 @@ def _check_part(expectation: Expectation, status: int, headers: Headers, length:
     got = last - first + 1
     if got < 1 or (size is not None and last >= size) or length not in (None, got):
         return StoreError(f"the response contradicts itself: {_shown_range(headers)}, {length} bytes", status=status)
-    fault = _range_fault(wanted, first, last, size)
+    fault = "a part in place of the whole object" if wanted is None else _range_fault(wanted, first, last, size)
     if fault is not None:
+        if (first, got) == (0, size):
+            return _check_whole(expectation, got)
         message = f"the server sent {fault}: {_shown_range(headers)}"
         if fault != _SHORT:
             return StoreError(message, status=status)
@@ -330,9 +357,19 @@ def over_limit(length: int, limit: int) -> LimitError:
     )
 
 
+def content_encoding(headers: Headers) -> str:
+    """Return the Content-Encoding without labels that change no byte.
+
+    Some gateways store the framing of an upload, `aws-chunked`, as a label of the object.
+    """
+    label = headers.get(b"content-encoding", b"").decode("latin-1")
+    names = [name.strip().lower() for name in label.split(",")]
+    return ", ".join([name for name in names if name not in ("", "identity", "aws-chunked")])
+
+
 def _is_stored_encoded(headers: Headers) -> bool:
-    """Return whether the encoding is that of the stored bytes, from which GCS cuts ranges."""
-    return headers.get(b"x-goog-stored-content-encoding") == headers.get(b"content-encoding")
+    """Return whether the encoding is that of the stored bytes. Of the object stores, only GCS sends others."""
+    return headers.get(b"x-goog-stored-content-encoding") in (None, headers.get(b"content-encoding"))
 
 
 def _shown_range(headers: Headers) -> str:

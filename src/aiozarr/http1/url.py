@@ -10,10 +10,13 @@ import functools
 import hashlib
 import ipaddress
 import os
+import re
+import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiozarr.common.fork_safe import fork_safe_cached_property
@@ -146,6 +149,56 @@ def parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
+
+
+# The metadata services of Amazon, Google, Alibaba, Oracle and Azure that are not link-local.
+_METADATA_SERVICES = tuple(
+    map(ipaddress.ip_network, ("fd00:ec2::/32", "fd20:ce::/32", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
+)
+# Addresses that releases of Python call global.
+_NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("fec0::/10", "192.0.0.0/24", "224.0.0.0/4", "ff00::/8")))
+# IPv6 addresses that contain the IPv4 address to which they are translated (RFC 6052, 7915; RFC 8215: local networks).
+_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
+_LOCAL_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+_COMPATIBLE = ipaddress.ip_network("::/96")
+
+
+def is_forbidden(address: str, *, public_only: bool) -> bool:
+    """Return whether no server, and no document of a stranger, may lead a request to this address.
+
+    Link-local addresses and the metadata services of clouds are forbidden, and with `public_only` all that are not
+    public: others belong to this machine or its network.
+    """
+    for ip in _reached(address.partition("%")[0]):
+        if ip.is_link_local or any([ip in network for network in _METADATA_SERVICES]):
+            return True
+        if public_only and (not ip.is_global or any([ip in network for network in _NOT_PUBLIC])):
+            return True
+    return False
+
+
+def literal_address(host: str) -> str | None:
+    """Return the address that `host` is in any spelling, such as `0x7f.1`, which systems resolve without a server."""
+    if parse_ip(host) is not None:
+        return host
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host.rstrip(".")))
+    except (OSError, ValueError):
+        return None
+
+
+def _reached(address: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return the IPv4 address inside an IPv6 address (NAT64, 6to4, ...), to which it leads, else the address itself."""
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv4Address):
+        return [ip]
+    last = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+    if ip in _LOCAL_NAT64:  # RFC 6052, section 2.2: behind 48, 56, 64 or 96 bits, around a byte of zeros
+        joined = int(ip) >> 64 << 56 | int(ip) & (1 << 56) - 1
+        return [last, *[ipaddress.IPv4Address(joined >> 88 - bits & 0xFFFFFFFF) for bits in (48, 56, 64)]]
+    if any([ip in network for network in _TRANSLATED]) or (ip in _COMPATIBLE and int(ip) > 0xFFFF):
+        return [last]
+    return [ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)]
 
 
 def _ascii_host(host: str) -> str:
@@ -282,6 +335,12 @@ def _make_context(root_certificate: str, allow_invalid: bool) -> ssl.SSLContext:
     return context
 
 
+_AUTHORITY = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/?#]*)?")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+
+CredentialsOf: TypeAlias = Callable[[WebAddress], str | None]
+"""Returns the value of the Authorization header for a server; None: there is none."""
+
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -338,10 +397,13 @@ def location_of(response: Response) -> str:
 
 def _next_url(url: str, current: WebAddress, location: str) -> str:
     try:
-        there = urljoin(url, location)
+        start = _AUTHORITY.match(location).end()  # type: ignore[union-attr]  # it matches no letters, too
+        # Some servers send blanks and bytes beyond ASCII as they are.
+        rest = quote(location[start:].encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
+        there = urljoin(url, location[:start] + rest)
         following = WebAddress.parse(there)
     except ValueError:
-        raise StoreError("a redirect to something that is not HTTP was not followed") from None
+        raise StoreError("a redirect to something that is not a URL of HTTP was not followed") from None
     if current.secure and not following.secure:
         raise StoreError("a redirect from https to http was not followed")
     path = following.path + ("/" if there.partition("?")[0].partition("#")[0].endswith("/") else "")

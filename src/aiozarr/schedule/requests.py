@@ -27,7 +27,7 @@ class RetryPolicy(NamedTuple):
     """At most `retries` repetitions, none of which begins later than `seconds` after the first attempt."""
 
     retries: int = 5
-    seconds: float = 20.0
+    seconds: float = 40.0
 
     def delay(self, error: BaseException, *, attempt: int, elapsed: float, jitter: float) -> float | None:
         """Decide whether a failed request is sent again.
@@ -81,6 +81,7 @@ class ScheduledRequest(ABC):
         attempts: number of attempts so far.
         started: time of the first attempt.
         seconds: from `started` to the end of the latest attempt.
+        has_timed_out: True after an attempt that made no progress.
         waited: seconds before `started` in which the request waited for a server that failed all others. They count as
             seconds of retries: many requests that fail one after the other share one deadline.
         queued_since: when the operation of the request began to have requests.
@@ -92,6 +93,7 @@ class ScheduledRequest(ABC):
     __slots__ = (
         "attempts",
         "cancelled",
+        "has_timed_out",
         "held",
         "pending_fetch",
         "policy",
@@ -107,7 +109,7 @@ class ScheduledRequest(ABC):
         self.held = held
         self.attempts = 0
         self.started = self.seconds = self.waited = self.queued_since = 0.0
-        self.cancelled = False
+        self.cancelled = self.has_timed_out = False
         self.task: asyncio.Task[object] | None = None
         self.pending_fetch: PendingFetch | None = None
 
@@ -142,6 +144,9 @@ class ScheduledRequest(ABC):
         """
         self.seconds = now - self.started
         elapsed = self.seconds + self.waited
+        if isinstance(error, StoreTimeoutError) and not self.has_timed_out:
+            # The attempt may have lasted longer than `RetryPolicy.seconds`, and is repeated all the same.
+            self.has_timed_out, elapsed = True, 0.0
         delay = self.policy.delay(error, attempt=self.attempts, elapsed=elapsed, jitter=jitter)
         if delay is None:
             error.attempts, error.elapsed = self.attempts, self.seconds

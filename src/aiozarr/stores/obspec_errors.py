@@ -92,7 +92,8 @@ def translate_obstore(error: BaseException) -> StoreError:
     if "ETag Header missing" in asked:
         return StoreError("the response to the write has no ETag, so the stored version is unknown")
     if "dns error" in text:
-        return StoreError("the server's name does not resolve")
+        is_temporary = "Temporary failure in name resolution" in text or "Try again" in text  # glibc, musl
+        return StoreError("the server's name does not resolve", retryable=is_temporary)
     return StoreError("the connection failed", retryable=_is_network(text))
 
 

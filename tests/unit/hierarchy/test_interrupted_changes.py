@@ -16,13 +16,53 @@ from aiozarr.testing.fakes import FakeStore, FaultyStore
 from aiozarr.testing.faults import Call, Delay, LoseResponse, on_operation
 
 
+@pytest.mark.parametrize("zarr_format", [1, 2, 3])
+async def test_an_append_takes_its_growth_back_if_the_response_to_it_was_lost(zarr_format: int) -> None:
+    store = FaultyStore(MemoryStore())
+    array = await aiozarr.create_array(store, shape=14, dtype="i4", chunks=4, zarr_format=zarr_format)
+    lost = LoseResponse(StoreError("its answer was lost"))
+    store.faults = on_operation("set", lost, times=1)
+    with pytest.raises(StoreError, match="its answer was lost") as caught:
+        await array.append(np.zeros(2, "i4"))
+    assert not hasattr(caught.value, "__notes__")
+    assert array.shape == (await aiozarr.open_array(store)).shape == (14,)
+
+
+async def test_a_growth_that_may_be_that_of_another_writer_is_left_to_it() -> None:
+    store = MemoryStore()
+    other = await aiozarr.create_array(store, shape=(4,), dtype="i4", chunks=(4,))
+
+    class Overtaken(FakeStore):
+        async def set(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            if key == "zarr.json":
+                await other.append([7, 7])
+                raise StoreError("its answer was lost", retryable=True)
+            return await super().set(key, *args, **kwargs)
+
+    losing = Overtaken(latency=0)
+    losing.memory = store
+    array = await aiozarr.open_array(losing, mode="r+", settings=aiozarr.Settings(retries=0))
+    with pytest.raises(StoreError, match="its answer was lost") as caught:
+        await array.append([7, 7])
+    assert "may have grown from 4 to 6" in str(caught.value.__notes__)
+    await other.refresh()
+    assert (await other[...]).tolist() == [0, 0, 0, 0, 7, 7]
+
+
 async def test_an_append_whose_growth_is_unknown_says_so() -> None:
     store = FaultyStore(MemoryStore())
     array = await aiozarr.create_array(store, shape=14, dtype="i4", chunks=4)
-    store.faults = on_operation("set", LoseResponse(StoreError("its answer was lost")), times=1)
+
+    def lose(call: Call) -> LoseResponse | None:
+        if call.operation != "set":
+            return None
+        store.faults = lambda call: StoreError("gone") if call.operation == "fetch" else None
+        return LoseResponse(StoreError("its answer was lost"))
+
+    store.faults = lose
     with pytest.raises(StoreError, match="its answer was lost") as caught:
         await array.append(np.zeros(2, "i4"))
-    assert "may have grown from 14 to 16" in str(caught.value.__notes__)
+    assert "may have grown from 14 to 16 (gone" in str(caught.value.__notes__)
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -248,7 +248,7 @@ async def test_a_body_is_sent_after_the_head() -> None:
     connection, wire = connect(pool)
     future = start(connection, Expectation(), UP)
     assert b"".join(wire.sent) == b"GET" + UP
-    assert connection.upload_ticks == TICKS + 1
+    assert connection.upload_ticks == TICKS + 4
     feed(connection, STORED)
     assert (await future).status == 200
     assert connection.upload_ticks == 0

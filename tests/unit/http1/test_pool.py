@@ -7,8 +7,11 @@ import ctypes
 import errno
 import gc
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import pytest_asyncio
@@ -346,6 +349,54 @@ async def test_no_progress_is_a_timeout_and_a_drip_is_no_progress(server: FaultS
     await pool.aclose()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say what was received")
+@pytest.mark.parametrize("protocol", ["HTTP/1.0", "HTTP/1.1"])
+async def test_requests_that_a_server_does_not_receive_move_to_connections_that_it_answers(protocol: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = protocol
+
+        def do_GET(self) -> None:
+            with lock:
+                paths.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"value")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 5
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            pass
+
+    paths: list[str] = []
+    lock = threading.Lock()
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        # Without moves, this would take longer than any test may.
+        pool = Pool(asyncio.get_running_loop(), Endpoint(False, "127.0.0.1", server.server_port, idle_timeout=10_000))
+        sweeping = asyncio.create_task(sweep_often(pool))
+        answers = await asyncio.gather(*(get(pool, f"{number}") for number in range(200)))
+        assert {bytes(answer.body) for answer in answers} == {b"value"}
+        assert set(paths) == {f"/{number}" for number in range(200)}
+        sweeping.cancel()
+        await pool.aclose()
+        server.shutdown()
+        thread.join()
+
+
+async def sweep_often(pool: Pool) -> None:
+    """Sweep the pool as if its idle timeout were short."""
+    while True:
+        await asyncio.sleep(0.1)
+        pool._sweep()
+
+
 async def test_a_slow_answer_that_makes_progress_is_waited_for(server: FaultServer) -> None:
     pool = Pool(asyncio.get_running_loop(), origin_of(server, idle_timeout=0.2))
     server.script = spoil.always(spoil.dripping(len(DATA) // 50, 0.01))
@@ -434,16 +485,19 @@ async def test_a_connection_that_takes_too_long_is_a_timeout(monkeypatch: pytest
     assert pool.connections == 0
 
 
-async def test_a_name_that_does_not_resolve_is_not_tried_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [socket.EAI_NONAME, socket.EAI_AGAIN])
+async def test_a_name_that_does_not_resolve_is_tried_again_only_if_its_resolver_may_know_it_later(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
 
     async def unknown(*args: object, **options: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        raise socket.gaierror(code, "Name or service not known")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
     pool = Pool(asyncio.get_running_loop(), Endpoint(False, "nowhere.invalid", 80))
     with pytest.raises(StoreError, match="does not resolve") as caught:
         await get(pool, "small")
-    assert not caught.value.retryable
+    assert caught.value.retryable is (code == socket.EAI_AGAIN)
 
 
 async def test_a_name_is_tried_at_each_of_its_addresses(server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,16 +7,18 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiozarr.errors import StoreError
 from aiozarr.http1 import aiohttp_fallback as fallback
-from aiozarr.http1.url import WebAddress
+from aiozarr.http1.url import RedirectChain, WebAddress, is_forbidden
 from aiozarr.model import Range
-from aiozarr.stores.http.store import HTTPStore
+from aiozarr.stores.http.store import HTTPStore, basic_credentials
 from tests.support.certificates import authority
+from tests.support.fake_resolver import FakeResolver
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 
@@ -162,6 +164,12 @@ async def test_a_public_server_cannot_send_to_an_address_that_is_not_public(
         "[2001:0:0:0:0:0:5601:5601]",
         "[::a9fe:a9fe]",
         "[64:ff9b:1:a9fe:a9:fe00:808:808]",
+        "[64:ff9b:1:0:a9:fea9:fe00:0]",
+        "[::ffff:0:a9fe:a9fe]",
+        "[fd00:ec2::23]",
+        "168.63.129.16",
+        "0xa83f8110",
+        "[64:ff9b::a83f:8110]",
         "2852039166",
         "0xa9fea9fe",
         "0251.0376.0251.0376",
@@ -174,6 +182,43 @@ async def test_no_server_can_send_to_a_metadata_service(server: FaultServer, add
     async with HTTPStore(server.url) as store:
         with pytest.raises(StoreError, match="not public"):
             await store.fetch("a/b")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("64:ff9b::808:808", True),
+        ("192.0.0.8", False),
+        ("224.0.0.1", False),
+        ("100.64.0.1", False),
+        ("fec0::1", False),
+        ("ff02::1", False),
+        ("::ffff:0:7f00:1", False),
+        ("2002:7f00:1::1", False),
+    ],
+)
+def test_an_address_of_the_own_network_is_not_public_in_any_form(address: str, is_public: bool) -> None:
+    assert is_forbidden(address, public_only=True) is not is_public
+
+
+async def test_a_name_that_leads_elsewhere_by_the_next_hop_is_checked_again(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = fallback._GuardedResolver()
+    first = WebAddress.parse("http://moving.example/a")
+    for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254"):
+        names = FakeResolver(address)
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", names.resolve)
+        with pytest.raises(StoreError, match="not public"):
+            await resolver.permit(first, first, proxied=False, known=["93.184.216.34"])
+    await resolver.close()
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect("/moved"))
+    server.put("moved", DATA)
+    monkeypatch.undo()
+    async with HTTPStore(server.url) as store:  # on the own machine, and redirected there
+        assert await store.get("a/b") == DATA
 
 
 async def test_the_address_of_the_connection_is_checked_too(
@@ -197,6 +242,66 @@ async def test_the_address_of_the_connection_is_checked_too(
             await store.fetch("a/b")
     assert len(asked) > 1
     assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/with blank?name=two words", "/with%20blank?name=two%20words"),
+        ("/caf\u00e9", "/caf%E9"),  # the server sends Latin-1
+        ("/100%25?x=%2F%2f&y=a+b", "/100%25?x=%2F%2f&y=a+b"),
+    ],
+)
+async def test_a_location_is_requested_as_it_is_written(server: FaultServer, location: str, target: str) -> None:
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect(location))
+    async with HTTPStore(server.url) as store:
+        with pytest.raises(StoreError, match="not found after a redirect"):
+            await store.get("a/b")
+    assert server.requests[-1].target == target
+
+
+def test_bytes_of_a_location_beyond_utf8_are_percent_encoded_but_not_in_its_host() -> None:
+    chain = RedirectChain(WebAddress.parse("http://a.example"), "http://a.example/x")
+    assert chain.followed("/caf\udce9").url == "http://a.example/caf%E9"
+    assert chain.followed("http://b\u00fccher.example/ x").url == "http://xn--bcher-kva.example/%20x"
+
+
+@pytest.mark.parametrize("trust_env", [True, None])
+async def test_a_login_server_gets_its_own_entry_of_netrc(
+    server: FaultServer, other: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust_env: bool | None
+) -> None:
+    (tmp_path / "netrc").write_text("machine localhost login me password pw\ndefault login other password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    login = other.url.replace("127.0.0.1", "localhost")
+    server.script = spoil.when(lambda request: request.key == "a/b", spoil.redirect(f"{login}/login"))
+    server.put("back", DATA)
+
+    def check(request: spoil.Request, reply: spoil.Reply) -> spoil.Reply:
+        if request.headers.get("authorization") == basic_credentials("me", "pw"):
+            return spoil.redirect(f"{server.url}/back")(reply)
+        return spoil.status(401)(reply)
+
+    other.script = check
+    async with HTTPStore(server.url, trust_env=trust_env, token="of-the-data") as store:
+        if trust_env:
+            assert await store.get("a/b") == DATA
+        else:
+            with pytest.raises(StoreError, match=re.escape(f"from {login}, after a redirect")):
+                await store.get("a/b")
+    sent = [request.headers.get("authorization") for request in server.requests]
+    assert sent == (["Bearer of-the-data", None] if trust_env else ["Bearer of-the-data"])
+
+
+async def test_the_default_entry_of_netrc_is_not_for_servers_that_a_redirect_names(
+    server: FaultServer, other: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("default login other password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    server.script = sends_to(f"{other.url}/moved".replace("127.0.0.1", "localhost"))
+    async with HTTPStore(server.url, trust_env=True) as store:
+        assert await store.get("a/b") == DATA
+    assert "authorization" in server.requests[0].headers
+    assert "authorization" not in other.requests[0].headers
 
 
 async def test_a_redirect_from_https_to_http_is_not_followed(other: FaultServer) -> None:

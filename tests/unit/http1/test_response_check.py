@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from aiozarr.errors import ChangedError, LimitError, ShortReadError, StoreError, UnsupportedOperationError
 from aiozarr.http1.response_check import (
     MAX_CUT_BYTES,
+    NEEDS_FALLBACK,
     NO_VALUE,
     Accept,
     Expectation,
@@ -16,6 +17,7 @@ from aiozarr.http1.response_check import (
     ResponseAction,
     check_response,
     etag_of,
+    parse_leniently,
 )
 from aiozarr.model import ByteRange, Range, Suffix, resolve_range
 
@@ -93,7 +95,57 @@ def test_the_request_names_the_statuses_that_carry_a_value() -> None:
 def test_status_200_with_a_content_range_counts_as_a_part_if_it_is_exact() -> None:
     assert accepted(check_response(Expectation(Range(2, 3)), 200, part(2, 4, 10))).exact == 3
     assert isinstance(check_response(Expectation(Range(2, 3)), 200, part(0, 2, 10)), StoreError)
-    assert isinstance(check_response(Expectation(None), 200, part(0, 9, 10)), StoreError)
+    assert isinstance(check_response(Expectation(None), 200, part(0, 8, 10)), StoreError)
+
+
+@pytest.mark.parametrize("status", [200, 206])
+def test_a_part_that_is_all_of_the_object_counts_as_the_object(status: int) -> None:
+    assert accepted(check_response(Expectation(None), status, part(0, 9, 10))).exact == 10
+    whole = accepted(check_response(Expectation(Range(2, 3)), status, part(0, 9, 10)))
+    assert (whole.exact, whole.cut) == (10, True)
+    for wrong in (part(0, 9, "*"), part(0, 9, 11), part(1, 9, 10)):
+        assert isinstance(check_response(Expectation(None), status, wrong), StoreError)
+
+
+@pytest.mark.parametrize("label", [b"", b"identity", b"aws-chunked", b"aws-chunked, identity", b" AWS-Chunked,"])
+@pytest.mark.parametrize("keep_encoding", [True, False])
+def test_labels_that_change_no_byte_are_no_encoding(label: bytes, keep_encoding: bool) -> None:
+    headers = {**part(2, 4, 10), b"content-encoding": label}
+    assert accepted(check_response(Expectation(Range(2, 3), keep_encoding=keep_encoding), 206, headers)).exact == 3
+    assert accepted(check_response(Expectation(), 200, {b"content-encoding": label})).exact is None
+
+
+@pytest.mark.parametrize("label", [b"gzip", b"br", b"aws-chunked,gzip"])
+def test_a_range_is_of_stored_bytes_where_a_store_never_encodes(label: bytes) -> None:
+    headers = {**part(2, 4, 10), b"content-encoding": label}
+    assert accepted(check_response(Expectation(Range(2, 3), keep_encoding=True), 206, headers)).exact == 3
+    assert isinstance(check_response(Expectation(Range(2, 3)), 206, headers), StoreError)
+    assert check_response(Expectation(), 200, {b"content-encoding": label}) == NEEDS_FALLBACK
+
+
+CARELESS = {
+    "lines without a CR": b"HTTP/1.1 200 OK\nX: a\nContent-Length: 5\n\n",
+    "some lines without a CR": b"HTTP/1.1 200 OK\r\nX: a\nContent-Length: 5\n\r\n",
+    "a folded line": b"HTTP/1.1 200 OK\r\nX: a\r\n  b\r\nContent-Length: 5\r\n\r\n",
+    "a control character": b"HTTP/1.1 200 OK\r\nX: a\x01b\r\nContent-Length: 5\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("head", CARELESS.values(), ids=CARELESS.keys())
+def test_careless_heads_are_read_and_their_connection_is_not_used_again(head: bytes) -> None:
+    parsed, end = parse_leniently(b"..." + head + b"\n\nbody", 3, 3 + len(head) + 6)
+    assert parsed is not None
+    assert (parsed.status, parsed.length, parsed.keeps_alive, end) == (200, 5, False, 3 + len(head))
+    assert parse_leniently(head, 0, len(head) - 1) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    "line", [b"X: a\x00b", b"X: a\rb", b"Content-Length: 5\r\n 6", b"Content-Length: 5\x01", b"X Y: a", b" folded"]
+)
+def test_heads_that_two_readers_may_understand_differently_are_refused(line: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\n" + line + b"\r\n\r\n"
+    with pytest.raises(StoreError, match="not valid HTTP"):
+        parse_leniently(head, 0, len(head))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, ThrottledError
+from aiozarr.errors import PermissionDeniedError, ShortReadError, StoreError, StoreTimeoutError, ThrottledError
 from aiozarr.schedule.requests import RetryPolicy, ScheduledRequest, retry
 from aiozarr.settings import Settings
 from aiozarr.stores.http.object_client import error_for
@@ -43,6 +43,43 @@ def test_the_server_is_given_the_time_it_asks_for() -> None:
 def test_no_attempt_begins_after_the_deadline() -> None:
     assert delay(ThrottledError("slow down", retry_after=19.0), elapsed=2.0) is None
     assert delay(StoreError("reset", retryable=True), elapsed=19.99) is None
+
+
+class Stalled(ScheduledRequest):
+    """A request whose first attempts make no progress for longer than the policy has time."""
+
+    def __init__(self, failures: list[StoreError]) -> None:
+        super().__init__(RetryPolicy(retries=5, seconds=10.0), 0)
+        self.failures = failures
+
+    async def send(self) -> None:
+        if self.failures:
+            error = self.failures.pop(0)
+            await asyncio.sleep(30 if isinstance(error, StoreTimeoutError) else 0)
+            raise error
+
+    def completed(self, error: BaseException | None) -> None:
+        raise AssertionError("no queue sends it")
+
+
+@pytest.mark.parametrize("refused_first", [True, False])
+@in_virtual_time
+async def test_the_first_attempt_without_progress_is_repeated_however_long_it_took(refused_first: bool) -> None:
+    refusals: list[StoreError] = [ThrottledError("busy", retryable=True)] * refused_first
+    clock = asyncio.get_running_loop().time
+    request = Stalled([*refusals, StoreTimeoutError("stalled")])
+    await retry(request, request.send, clock)
+    assert request.attempts == 2 + refused_first
+    for last in (StoreTimeoutError("stalled"), ThrottledError("busy", retryable=True)):
+        request = Stalled([*refusals, StoreTimeoutError("stalled"), last])
+        with pytest.raises(type(last)):
+            await retry(request, request.send, clock)
+        assert request.attempts == 2 + refused_first
+
+
+def test_by_default_there_is_more_time_for_repetitions_than_for_progress() -> None:
+    assert Settings().retry_seconds > Settings().idle_timeout
+    assert RetryPolicy() == RetryPolicy(Settings().retries, Settings().retry_seconds)
 
 
 class Refused(ScheduledRequest):

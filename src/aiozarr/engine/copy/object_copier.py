@@ -227,9 +227,9 @@ class ObjectCopier:
                 await self.scheduled_source.fetch_version(present, file, part_bytes=self.facts.part_bytes)
                 await file.commit(IfAbsent() if self.policy.if_absent else None)
         except (ChangedError, LimitError, ShortReadError) as error:
-            # Without a version, the next attempt fetches it whole.
+            # Without a version, the next attempt fetches it whole. So does one after a second version.
             state.present = Entry(entry.key, present.size)
-            if isinstance(error, ChangedError):
+            if isinstance(error, ChangedError) and present is entry:
                 with suppress(StoreError):
                     state.present = await self.scheduled_source.stat(entry.key) or state.present
             raise _ChangingError from error

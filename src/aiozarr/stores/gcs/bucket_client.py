@@ -117,7 +117,7 @@ class GcsBucketClient(BucketClient):
 
     def is_missing(self, response: Response) -> bool:
         # fake-gcs-server has one text for missing objects and missing buckets. Google never sends it.
-        is_of_emulator = not self._endpoint.google and bytes(response.body).strip() == b"Not Found"
+        is_of_emulator = not self._endpoint.universe and bytes(response.body).strip() == b"Not Found"
         return super().is_missing(response) or (is_of_emulator and response.status == 404)
 
     def version(self, headers: Headers) -> Version | None:

@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import fields, replace
 from functools import partial
 from netrc import NetrcParseError, netrc
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -46,6 +45,7 @@ class HTTPClient(ObjectClient):
             or custom_ssl_context(options.root_certificate, allow_invalid=bool(options.allow_invalid_certificates)),
             proxies=Proxies(options.proxy, options.trust_env is not False),
             follow_redirects=True,
+            credentials_of=partial(_from_netrc, named_only=True) if options.trust_env else None,
         )
         self.template = RequestTemplate(address.authority, headers)
         self._base = f"{address.path}/"
@@ -89,6 +89,8 @@ class HTTPClient(ObjectClient):
         error = super().error(response)
         if response.status == 401 and self._anonymous and isinstance(error, UnauthenticatedError):
             error.message = "the server requires credentials, and none were given (auth, token, headers)"
+        if response.responder is not None:
+            error.message += f" (from {response.responder}, after a redirect)"
         return error
 
     async def aclose(self) -> None:
@@ -301,12 +303,16 @@ def _authorization(address: WebAddress, options: HTTPOptions, header: str | None
     return _from_netrc(address) if options.trust_env else None
 
 
-def _from_netrc(address: WebAddress) -> str | None:
-    """Return the credentials for the host in the file that `NETRC` names, or in `~/.netrc`."""
-    path = Path(os.environ.get("NETRC") or Path.home() / (".netrc" if os.name == "posix" else "_netrc"))
+def _from_netrc(address: WebAddress, *, named_only: bool = False) -> str | None:
+    """Return the credentials for the host in the file that `NETRC` names, or in `~/.netrc`.
+
+    `named_only`: not the default entry, which is for all other hosts.
+    """
+    path = os.environ.get("NETRC") or os.path.expanduser("~/.netrc" if os.name == "posix" else "~/_netrc")
     try:
-        found = netrc(str(path)).authenticators(address.host)
-    except FileNotFoundError:
+        entries = netrc(path)
+        found = entries.hosts.get(address.host) if named_only else entries.authenticators(address.host)
+    except FileNotFoundError:  # of a home directory that does not exist, too
         return None
     except (OSError, NetrcParseError, UnicodeDecodeError) as error:
         warnings.warn(f"{path} cannot be read: {type(error).__name__}", stacklevel=2)

@@ -449,6 +449,12 @@ async def test_netrc_is_read_where_the_environment_is_trusted_by_word(netrc: Pat
         assert "authorization" not in await sent(HTTPStore(server.url, trust_env=True), server)
 
 
+def test_without_a_home_directory_there_is_no_netrc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NETRC", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as it returns it where there is none
+    assert "Authorization" not in HTTPStore("http://data.example", trust_env=True)._client.template.headers
+
+
 def test_netrc_that_goes_out_without_tls_or_cannot_be_read_is_warned_of(netrc: Path) -> None:
     HTTPStore("https://data.example/", trust_env=True)
     with pytest.warns(UserWarning, match="without TLS"):
