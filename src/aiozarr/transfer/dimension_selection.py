@@ -115,15 +115,15 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
         if any([bound != bound for bound in bounds]):
             raise ValueError("it is not a number")
         decode, period = _decoder(values, attributes, name)
-        first, last = [(None, None) if bound is None else period(bound) for bound in bounds]
+        periods: list[Period] = [(None, None) if bound is None else period(bound) for bound in bounds]
+        (low, first), (last, high) = periods
         if _is_missing(values, attributes).any():
             raise SelectionError(f"dimension {name!r} has coordinates that are missing; select it by index")
         ascends, descends = [bool(np.all(order[1:] >= order[:-1])) for order in (values, values[::-1])]
-        (low, high), swapped = (first[0], last[1]), (last[0], first[1])
         is_open = None in bounds
         if not is_open and low > high:
-            low, high = swapped
-        elif not ascends and (is_open or (swapped[0] <= swapped[1] and swapped != (low, high))):
+            low, high = last, first
+        elif not ascends and (is_open or (last <= first and (last, first) != (low, high))):
             # Where coordinates descend, xarray answers by position for some calendars, and by value for others.
             raise SelectionError(
                 f"the coordinates of dimension {name!r} do not ascend, so {selected} is ambiguous; select it by index"
@@ -236,14 +236,14 @@ def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], A
         *fields, fraction = match.groups()
         given = [int(field) for field in fields if field]
         nanoseconds = int((fraction or "").ljust(9, "0"))
-        fields = (*given, *(1, 1, 1, 0, 0, 0)[len(given) :])
-        start = cftime.datetime(*fields, nanoseconds // 1000, calendar=epoch.calendar)
+        at = (*given, *(1, 1, 1, 0, 0, 0)[len(given) :])
+        start = cftime.datetime(*at, nanoseconds // 1000, calendar=epoch.calendar)
         first = (start, nanoseconds % 1000)
         if not isinstance(bound, str) or fraction:
             return first, first
         if len(given) < 3:
-            years, month = divmod(fields[1] if len(given) == 2 else 12, 12)
-            stop = start.replace(year=fields[0] + years, month=month + 1)
+            years, month = divmod(at[1] if len(given) == 2 else 12, 12)
+            stop = start.replace(year=at[0] + years, month=month + 1)
         else:
             stop = start + timedelta(**{("days", "hours", "minutes", "seconds")[len(given) - 3]: 1})
         return first, (stop - timedelta(microseconds=1), 999)
