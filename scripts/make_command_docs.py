@@ -42,7 +42,8 @@ have the dimension.
 
 JSON_MEMBERS = {
     "info": "type, url, zarr_format, store, read_only, data_type, shape, chunks, shards, order, fill_value, codecs, "
-    "nbytes, objects_expected, objects_stored, bytes_stored, dimension_names, attributes",
+    "nbytes, objects_expected, objects_stored, bytes_stored, objects_outside, objects_other, dimension_names, "
+    "attributes",
     "tree": "path, kind, zarr_format, shape, data_type, dimension_names, error",
     "ls": "type, key, size, version",
     "stat": "url, key, size, version",
@@ -56,7 +57,7 @@ JSON_MEMBERS = {
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
     "rm": "type, objects, bytes, removed",
     "check": "type, equal, differs, missing, surplus, error",
-    "verify": "type, arrays, objects, missing, bad, outside, bytes",
+    "verify": "type, arrays, objects, missing, bad, outside, other, bytes",
     "validate": "type, nodes, error, warning, note",
     "convert": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
     "reencoded, notes, failed",
@@ -70,7 +71,7 @@ JSON_LINES = {
     "cp -n, sync -n, migrate -n": "type, action, key",
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
-    "bytes_stored, attributes",
+    "bytes_stored, objects_outside, objects_other, attributes",
     "rm": "type, key, removed",
     "check": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
