@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -115,6 +117,20 @@ def test_headers_of_tables_have_names_without_controls(hostile: Path) -> None:
     header = invoke("cat", "--format", "csv", hostile / "a").stdout.splitlines()[0]
     assert header.startswith("x\\x1b]0;title")
     assert not OBEYED.search(header)
+
+
+def test_tables_on_a_terminal_have_no_controls_and_files_have_the_values(hostile: Path, tmp_path: Path) -> None:
+    terminal, its_end = pty.openpty()
+    arguments = ["cat", "--format", "csv", hostile / "names"]
+    done = subprocess.run([sys.executable, "-m", "aiozarr", *map(str, arguments)], stdout=its_end, check=True)
+    os.close(its_end)
+    shown = os.read(terminal, 10_000).decode().replace("\r\n", "\n")
+    os.close(terminal)
+    assert done.returncode == 0
+    assert "title" in shown
+    assert not OBEYED.search(shown.replace("\n!z", ""))
+    assert invoke(*arguments, "-o", tmp_path / "names.csv").exit_code == 0
+    assert HOSTILE in (tmp_path / "names.csv").read_text("utf-8")
 
 
 class _Hostile(BaseHTTPRequestHandler):

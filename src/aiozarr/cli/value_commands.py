@@ -82,6 +82,11 @@ def _csv_block(values: AnyBlock, start: int) -> bytes:
     return _csv_rows([[*index, *row] for index, *row in rows])
 
 
+def _shown_csv_block(values: AnyBlock, start: int) -> bytes:
+    """Return the rows for a terminal, which would obey control characters in values."""
+    return _encoded("\n".join(map(printable, _csv_block(values, start).decode("utf-8", "surrogateescape").split("\n"))))
+
+
 def _json_block(values: AnyBlock, start: int) -> bytes:
     """Return a JSON object per value, on a line: its index, and the value; NaN and infinities as texts."""
     values = np.asarray(values)
@@ -267,6 +272,8 @@ def _write_values(target: str, select: Any, options: StorageOptions, kind: str, 
     form = FORMATS[kind]
     if form.is_binary and output is None and sys.stdout.isatty():
         raise click.UsageError(f"--format {kind} is binary, and standard output is a terminal: write it with -o FILE")
+    if kind == "csv" and output is None and sys.stdout.isatty():
+        form = form._replace(block=_shown_csv_block)
     _write_blocks(_value_blocks(target, select, options, form), output)
 
 
