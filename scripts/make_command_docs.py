@@ -51,8 +51,8 @@ which coordinates they refuse.
 
 Control characters, line breaks and marks of direction in names, attributes and messages are escaped, as in `\\x1b`.
 With `--json` they are escapes of JSON, so that a parser returns what is stored. Numbers that JSON lacks are the texts
-`"NaN"`, `"Infinity"` and `"-Infinity"`. The bytes of objects, and values in `--format csv`, `raw` and `npy`, are written
-as they are; on a terminal, values of `csv` are escaped too.
+`"NaN"`, `"Infinity"` and `"-Infinity"`. The bytes of objects, and values in `--format csv`, `raw` and `npy`, are
+written as they are; on a terminal, values of `csv` are escaped too.
 """
 
 JSON_MEMBERS = {

@@ -192,7 +192,8 @@ def _decoder(
     def period(bound: Any) -> Period:
         number = float(bound) if not (_is_integer(bound) or str(bound).lstrip("+-").isdecimal()) else int(bound)
         # A coordinate of 32 bits is compared with the nearest number of 32 bits.
-        number = values.dtype.type(number).item() if kind == "f" else number
+        with np.errstate(over="ignore"):
+            number = values.dtype.type(number).item() if kind == "f" else number
         return number, number
 
     return lambda value: value.item(), period

@@ -154,6 +154,7 @@ def test_years_are_text_and_numbers_of_any_size() -> None:
     assert resolve_coordinates(str(2**62 + 1), large, {}, name="n") == slice(1, 2)
     single = np.linspace(40, 41, 11, dtype="f4")
     assert resolve_coordinates(slice(40.1, 40.3), single, {}, name="lat") == slice(1, 4)
+    assert resolve_coordinates(slice(40.1, 1e300), single, {}, name="lat") == slice(1, 11)
 
 
 @pytest.mark.parametrize(
