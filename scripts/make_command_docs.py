@@ -30,19 +30,35 @@ name can be repeated, and add up. A selection without any element is an error.
 |---|---|
 | `5`, `-1` | one index; `cat` and `plot` drop the dimension, `cp` and `convert` keep it with length 1 |
 | `0:24`, `100:`, `::10` | indexes from start to stop, which is not included; `cp` and `convert` take no step |
-| `45.0..60.0`, `2020-01..2020-03` | coordinates, both bounds included, in either order |
+| `45.0..60.0`, `2020-01..2020-03`, `2020..2021` | coordinates, both bounds included, in either order |
 | `-10.5:10.5` | the same: bounds with a colon are coordinates if one of them is no integer |
 | `45.5`, `2020-01-01`, `band=red` | the elements of one coordinate; words by name only |
 | `...` | by position: all dimensions that are not named |
 
 Coordinates of a dimension are the values of the one-dimensional array of its name and length, beside the array or in a
-group above. `units` such as `days since 2000-01-01` make times of numbers. `cp` of a group cuts all its arrays that
-have the dimension.
+group above. `cp` of a group cuts all its arrays that have the dimension.
+
+Numbers with `units` such as `days since 2000-01-01` are times of their `calendar`, and so are times of numpy. cftime
+decodes them: `pip install 'aiozarr[times]'` installs it, and selections by index need no extra. A time is written as
+`2020`, `2020-06`, `2020-06-01`, `2020-06-01T12`, `2020-06-01T12:30` or `2020-06-01T12:30:15.5`, without a zone: times
+of coordinates are UTC. A date without a time is the whole day, and a year the whole year, as in xarray. `time=2020` is
+an index; `time=2020..2020` is the year.
+
+Selections by coordinates select what xarray selects, or fail. The [limits](limits.md#selections-by-coordinates) say
+which coordinates they refuse.
+
+## Output
+
+Control characters, line breaks and marks of direction in names, attributes and messages are escaped, as in `\\x1b`.
+With `--json` they are escapes of JSON, so that a parser returns what is stored. Numbers that JSON lacks are the texts
+`"NaN"`, `"Infinity"` and `"-Infinity"`. The bytes of objects, and values in `--format csv`, `raw` and `npy`, are
+written as they are; on a terminal, values of `csv` are escaped too.
 """
 
 JSON_MEMBERS = {
     "info": "type, url, zarr_format, store, read_only, data_type, shape, chunks, shards, order, fill_value, codecs, "
-    "nbytes, objects_expected, objects_stored, bytes_stored, dimension_names, attributes",
+    "nbytes, objects_expected, objects_stored, bytes_stored, objects_outside, objects_other, dimension_names, "
+    "attributes",
     "tree": "path, kind, zarr_format, shape, data_type, dimension_names, error",
     "ls": "type, key, size, version",
     "stat": "url, key, size, version",
@@ -56,7 +72,7 @@ JSON_MEMBERS = {
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
     "rm": "type, objects, bytes, removed",
     "check": "type, equal, differs, missing, surplus, error",
-    "verify": "type, arrays, objects, missing, bad, outside, bytes",
+    "verify": "type, arrays, objects, missing, bad, outside, other, bytes",
     "validate": "type, nodes, error, warning, note",
     "convert": "type, arrays, groups, tasks, skipped, bytes, bytes_read, bytes_written, requests, seconds, "
     "notes, failed",
@@ -68,7 +84,7 @@ JSON_LINES = {
     "cp -n, sync -n": "type, action, key",
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
-    "bytes_stored, attributes",
+    "bytes_stored, objects_outside, objects_other, attributes",
     "rm": "type, key, removed",
     "check": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",

@@ -7,11 +7,12 @@ import pty
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -275,3 +276,89 @@ def read_until(terminal: int, mark: bytes | None) -> bytes:
             break
         data += part
     return data
+
+
+SIGNALLED = """
+import signal, sys
+number = getattr(signal, sys.argv[1])
+if sys.argv[2] == "ignored":
+    signal.signal(number, signal.SIG_IGN)
+from aiozarr.cli import command_group, program
+
+def act(**_):
+    signal.raise_signal(number)
+    print("not ended", flush=True)
+
+sys.argv = ["aiozarr", "ls"]
+command_group.CommandGroup.get_command = lambda *_: command_group.click.Command("ls", callback=act)
+program.main()
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGHUP", -signal.SIGHUP)])
+def test_a_signal_ends_a_command_unless_it_was_ignored_at_the_start(name: str, status: int) -> None:
+    for state, expected in (("default", (status, "", "aiozarr: interrupted\n")), ("ignored", (0, "not ended\n", ""))):
+        done = subprocess.run(
+            [sys.executable, "-c", SIGNALLED, name, state], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    program = textwrap.dedent("""
+        import time
+        from aiozarr.cli.convert_commands import _executor
+
+        with _executor(2) as pool:
+            pool.submit(time.sleep, 600), pool.submit(time.sleep, 600)
+            time.sleep(600)
+    """)
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    ended = time.monotonic() + LIVENESS_SECONDS
+    try:
+        while len(_session(process.pid)) < 4 and process.poll() is None and time.monotonic() < ended:
+            time.sleep(0.01)  # until there are two workers, and multiprocessing's tracker of resources
+        assert len(_session(process.pid)) == 4
+    finally:
+        process.kill()
+    process.wait(LIVENESS_SECONDS)
+    while _session(process.pid) and time.monotonic() < ended:
+        time.sleep(0.01)
+    assert _session(process.pid) == []
+
+
+def _session(leader: int) -> list[str]:
+    """The processes of a session."""
+    found: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.append(entry.name)
+    return found
+
+
+def test_a_deleted_working_directory_hinders_no_command_with_absolute_paths(sample: Path, tmp_path: Path) -> None:
+    target = tmp_path / "copy.zarr"
+    aiozarr.sync.copy(sample, target)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    for arguments, code, error in (
+        (["info", target], 0, ""),
+        (["info", "copy.zarr"], 1, "'copy.zarr' is relative, and the working directory has been deleted"),
+        (["rm", "-r", target], 0, "removed everything"),
+    ):
+        gone.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program, "-m", "aiozarr", *map(str, arguments)],
+            cwd=gone,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIVENESS_SECONDS,
+        )
+        assert done.returncode == code, done.stderr
+        assert error in done.stderr
+    assert not target.exists()

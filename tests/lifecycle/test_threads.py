@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,3 +57,29 @@ def test_threads_share_arrays_caches_and_stores(shards: tuple[int, int] | None) 
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "question"),
+    [
+        ("gevent", "gevent.monkey", "is_module_patched"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+    ],
+)
+def test_threads_that_a_library_has_replaced_are_an_error_and_no_hang(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str, question: str
+) -> None:
+    replaced: set[str] = set()
+    array = sync.create_array(MemoryStore(), data=[1, 2])
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{question: replaced.__contains__}))
+    for harmless in ("ssl", "socket"):
+        replaced.add(harmless)
+        assert array[...].sum() == 3
+    for module_name in ("threading", "thread", "queue"):
+        replaced.add(module_name)
+        with pytest.raises(RuntimeError, match=f"cannot be used under {name}"):
+            sync.create_array(MemoryStore(), data=[1, 2])
+        with pytest.raises(RuntimeError, match=name):
+            array[...]
+        replaced.discard(module_name)
+    assert array[...].sum() == 3

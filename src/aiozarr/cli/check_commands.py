@@ -12,7 +12,7 @@ import click
 
 from aiozarr.cli import targets
 from aiozarr.cli.exit_codes import ERROR
-from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.output import Output, bytes_text, output_options
 from aiozarr.cli.targets import StorageOptions, TargetOptions
 from aiozarr.common.formatting import format_count
 
@@ -84,7 +84,7 @@ def check(
             if each.state != "equal" or out.verbose:
                 reason = f": {each.reason}" if each.reason else ""
                 record = {"type": "object", **each._asdict()}
-                out.record(record, f"{SIGNS[each.state]} {plain(each.key)}{reason}")
+                out.record(record, f"{SIGNS[each.state]} {each.key}{reason}")
     if out.as_json:
         out.record({"type": "total", **dict(counts.items())}, "")
     out.say(", ".join([f"{number:,} {state}" for state, number in counts.items()]))
@@ -236,19 +236,20 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     ):
         for bad in items:
             where = f" ({bad.range})" if bad.range else ""
-            text = f"{bad.problem:<7} {plain(bad.key)}{where}: {plain(bad.error)}"
+            text = f"{bad.problem:<7} {bad.key}{where}: {bad.error}"
             out.record({"type": "bad" if bad.problem != "outside" else "outside", **asdict(bad)}, text)
     if not (report.arrays or report.bad):
         raise NodeNotFoundError(f"there is no array at or below {target}", url=target)
     if out.as_json:
-        found = {"bad": len(report.bad), "outside": len(report.outside), "bytes": report.bytes}
+        found = {"bad": len(report.bad), "outside": len(report.outside), "other": report.other, "bytes": report.bytes}
         totals = {"arrays": report.arrays, "objects": report.objects, "missing": report.missing, **found}
         out.record({"type": "total", **totals}, "")
     missing = "" if report.missing is None else f", {report.missing:,} not stored"
+    other = f", {format_count(report.other, 'other object')}" if report.other else ""
     out.say(
         f"{format_count(report.arrays, 'array')}, {format_count(report.objects, 'object')} decoded to "
         f"{bytes_text(report.bytes)}: "
-        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid"
+        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid{other}"
     )
     if report.bad:
         sys.exit(ERROR)
@@ -287,7 +288,7 @@ def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> N
         for finding in items:
             place = "/".join([part for part in (finding.path, finding.key) if part])
             member = f" {finding.member}" if finding.member else ""
-            text = f"{finding.severity:<7} /{plain(place)}{member}: {plain(finding.message)}"
+            text = f"{finding.severity:<7} /{place}{member}: {finding.message}"
             out.record({"type": "finding", **asdict(finding)}, text)
     counts: dict[str, int] = {name: report.count(name) for name in SEVERITIES}
     if out.as_json:

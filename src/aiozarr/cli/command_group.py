@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from traceback import format_exc
 from typing import Any
 
 import click
 
 from aiozarr import __version__
-from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, TERMINATED, Terminated, exit_code_of
-from aiozarr.common.formatting import name_arguments
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, INTERRUPTED, Terminated, exit_code_of
+from aiozarr.common.formatting import name_arguments, printable
 from aiozarr.errors import AiozarrError
 
 COMMANDS = {
@@ -89,19 +91,22 @@ class CommandGroup(click.Group):
         name_before = name_arguments(option_text)
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except click.ClickException as error:
+            vars(error)["message"] = printable(error.message)
             raise
         except KeyboardInterrupt as error:
             _say(str(error) or "interrupted")
-            sys.exit(TERMINATED if isinstance(error, Terminated) else INTERRUPTED)
+            sys.exit(error.status if isinstance(error, Terminated) else INTERRUPTED)
         except BrokenPipeError:
             # Later writes, and the flush at the end, must not fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(BROKEN_PIPE)
         except (AiozarrError, OSError, ValueError, TypeError, ImportError, OverflowError) as error:
             if "-vv" in sys.argv:
-                raise
-            _say(message_of(error))
+                _say(*format_exc().splitlines())
+            _say(*messages_of(error))
             sys.exit(exit_code_of(error))
         except MemoryError:
             _say("out of memory: a smaller --select needs less")
@@ -110,16 +115,19 @@ class CommandGroup(click.Group):
             name_arguments(name_before)
 
 
-def message_of(error: BaseException) -> str:
-    """Return the text of an error with its notes, on lines of their own."""
+def messages_of(error: BaseException) -> list[str]:
+    """Return the text of an error, and its notes."""
     first = str(error) or type(error).__name__
     if isinstance(error, OSError) and not isinstance(error, AiozarrError) and error.strerror:
         first = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return "\n".join([first, *getattr(error, "__notes__", ())])
+    return [first, *getattr(error, "__notes__", ())]
 
 
-def _say(message: str) -> None:
-    click.echo(f"aiozarr: {message}", err=True)
+def _say(message: str, *notes: str) -> None:
+    from aiozarr.cli.output import print_lines  # not for `--help`
+
+    with suppress(OSError):  # the terminal is gone after SIGHUP
+        print_lines(sys.stderr, [f"aiozarr: {message}", *notes])
 
 
 @click.group(

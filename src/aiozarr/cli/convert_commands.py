@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aiozarr.cli.command_group import option_text
-from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume, plain_lines
-from aiozarr.cli.exit_codes import PARTIAL
+from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
+from aiozarr.cli.exit_codes import ERROR, PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import resolve_region, select_option
@@ -138,7 +140,7 @@ def convert(
     }
     if dry_run:
         plan = run(lambda: conversion.plan_conversion(src, dst, **keywords))
-        out.record(_plan_record(plan), str(plan))
+        out.record(_plan_record(plan), *str(plan).split("\n"))
         return
     with _executor(workers) as executor, advising_resume(), out.progress("converting") as progress:
         report = run(
@@ -156,6 +158,21 @@ def convert(
     _print_report(report, out)
 
 
+def _begin_worker() -> None:
+    """Let errors from this process name options, and end it with its parent, which may be killed."""
+    from multiprocessing import parent_process
+
+    name_arguments(option_text)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(ERROR)
+
+    Thread(target=end_with_parent, daemon=True).start()
+
+
 @contextmanager
 def _executor(workers: int | None) -> Iterator[Executor | None]:
     """Yield a pool of processes, or None for this process."""
@@ -165,8 +182,7 @@ def _executor(workers: int | None) -> Iterator[Executor | None]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    # Errors from the processes name options, too.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=name_arguments, initargs=(option_text,))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin_worker)
     try:
         yield pool
     finally:
@@ -184,9 +200,9 @@ def _print_report(report: ConversionReport, out: Output) -> None:
         record = {**vars(report), "notes": dict(report.notes)}
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
-    out.say(plain_lines(str(report)))
+    out.say(*str(report).split("\n"))
     if report.failed:
         out.say(f"what was converted remains: {RESUME_COMMAND}")
         for region, error in report.failed if out.quiet else ():
-            out.complain(plain_lines(f"{region}: {error}"))
+            out.complain(f"{region}: {error}")
         sys.exit(PARTIAL)

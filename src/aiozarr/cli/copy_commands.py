@@ -12,7 +12,7 @@ import click
 
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.object_commands import find_object
-from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.output import Output, bytes_text, output_options
 from aiozarr.cli.selections import select_option
 from aiozarr.cli.targets import (
     StorageOptions,
@@ -242,13 +242,13 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
         out.record({"type": "report", "source": src, "destination": dst, **record}, "")
     if out.quiet:
         for key, error in report.failed:
-            out.complain(f"{plain(key)}: {plain(str(error))}")
+            out.complain(f"{key}: {error}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
-        out.say(f"{plain(dst)} has all {report.skipped:,} objects already")
+        out.say(f"{dst} has all {report.skipped:,} objects already")
     elif report.objects != 1 or report.metadata_documents or report.dry_run or report.failed or report.changed:
-        out.say(plain_lines(str(report)))
+        out.say(*str(report).split("\n"))
     else:
-        out.say(f"{plain(src)} -> {plain(dst)}: {bytes_text(report.bytes)}")
+        out.say(f"{src} -> {dst}: {bytes_text(report.bytes)}")
 
 
 REPORT_NAMES = (
@@ -260,9 +260,4 @@ REPORT_NAMES = (
 def print_planned(planned: Iterable[tuple[str, str]], out: Output) -> None:
     """Print what a dry run would do: a line for each key."""
     for action, key in planned:
-        out.record({"type": "object", "action": action, "key": key}, f"{action:<6} {plain(key)}")
-
-
-def plain_lines(text: str) -> str:
-    """Return lines with control characters escaped."""
-    return "\n".join([plain(line) for line in text.split("\n")])
+        out.record({"type": "object", "action": action, "key": key}, f"{action:<6} {key}")

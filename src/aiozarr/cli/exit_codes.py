@@ -32,12 +32,16 @@ INTERRUPTED = 130
 """Ctrl-C. `--resume` continues the copy or conversion."""
 BROKEN_PIPE = 141
 """The reader of standard output has closed it, as `| head` does."""
+HANGUP = 129
+"""SIGHUP, as when the terminal is closed: as Ctrl-C, and then the process ends by the signal."""
 TERMINATED = 143
 """SIGTERM: as Ctrl-C."""
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by SIGTERM: as Ctrl-C, with another exit status."""
+    """The process was asked to end by SIGTERM or SIGHUP: as Ctrl-C, with another exit status."""
+
+    status = TERMINATED
 
 
 def exit_code_of(error: BaseException) -> int:

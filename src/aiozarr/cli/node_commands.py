@@ -75,18 +75,18 @@ def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> N
 
     found, attrs, names = run(lambda: with_node(target, stores.of(target), facts))
     record = {key: value for key, value in found.as_dict().items() if key != "attributes"}
-    text = str(found)
+    lines = str(found).split("\n")
     if found.type == "Array":
         record["dimension_names"] = names
         if names:
-            width = text.index(":") - 1
-            text += f"\n{'dimension names':<{width}} : {', '.join([str(name) for name in names])}"
+            width = lines[0].index(":") - 1
+            lines.append(f"{'dimension names':<{width}} : {', '.join([str(name) for name in names])}")
     record["attributes"] = attrs
     if attributes and attrs and not out.as_json:
         import json
 
-        text += f"\n\n{json.dumps(attrs, indent=2, ensure_ascii=False, default=str)}"
-    out.record(record, text)
+        lines += ["", *json.dumps(attrs, indent=2, ensure_ascii=False, default=str).split("\n")]
+    out.record(record, *lines)
 
 
 @click.command()
@@ -107,14 +107,14 @@ def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> 
                 out.record(record, "")
         return
 
-    async def text(node: Array | Group) -> str:
+    async def lines(node: Array | Group) -> list[str]:
         from aiozarr.hierarchy import Group
 
         if isinstance(node, Group):
-            return await node.tree(depth)
-        return f"/{node.path} {node.shape} {node.metadata.data_type.name}"
+            return (await node.tree(depth)).split("\n")
+        return [f"/{node.path} {node.shape} {node.metadata.data_type.name}"]
 
-    out.record({}, run(lambda: with_node(target, options, text)))
+    out.record({}, *run(lambda: with_node(target, options, lines)))
 
 
 async def _node_records(
@@ -187,7 +187,7 @@ def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Outp
 
     options = stores.of(target)
     found = run(lambda: with_array(target, options, make))
-    out.record(_plan_record(found), str(found))
+    out.record(_plan_record(found), *str(found).split("\n"))
 
 
 _PLAN_MEMBERS = (

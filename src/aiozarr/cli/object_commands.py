@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aiozarr.cli import targets
-from aiozarr.cli.output import Output, bytes_text, output_options, plain
+from aiozarr.cli.output import Output, bytes_text, output_options
 from aiozarr.cli.targets import StorageOptions, TargetOptions
 from aiozarr.common.formatting import format_count
 from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
@@ -54,7 +54,7 @@ def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOpti
         found = bool(entries or prefixes)
         for prefix in prefixes:
             size = f"{'PRE':>12} " if long else ""
-            out.record({"type": "prefix", "key": prefix, "size": None, "version": None}, size + plain(prefix))
+            out.record({"type": "prefix", "key": prefix, "size": None, "version": None}, size + prefix)
         for entry in entries:
             _print_entry(out, entry, long=long, human=human, versions=long)
     if not found:
@@ -78,10 +78,10 @@ async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], 
 def _print_entry(out: Output, entry: Entry, *, long: bool, human: bool, versions: bool) -> None:
     record = {"type": "object", "key": entry.key, "size": entry.size, "version": _version_text(entry)}
     if not long:
-        out.record(record, plain(entry.key))
+        out.record(record, entry.key)
         return
     version = f" {_version_text(entry) or '-'}" if versions else ""
-    out.record(record, f"{_size(entry.size, human):>12}{version} {plain(entry.key)}")
+    out.record(record, f"{_size(entry.size, human):>12}{version} {entry.key}")
 
 
 def _size(size: int | None, human: bool) -> str:
@@ -133,7 +133,7 @@ def stat(target: str, stores: TargetOptions, out: Output) -> None:
     size = "unknown" if entry.size is None else f"{entry.size} B"
     if entry.size is not None and entry.size >= 1024:
         size += f" ({bytes_text(entry.size)})"
-    out.record(record, f"url     : {target}\nsize    : {size}\nversion : {_version_text(entry) or 'none'}")
+    out.record(record, f"url     : {target}", f"size    : {size}", f"version : {_version_text(entry) or 'none'}")
 
 
 @click.command()
@@ -165,7 +165,7 @@ def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output)
     for prefix in sorted(objects_below, reverse=True):
         size, count = bytes_below[prefix], objects_below[prefix]
         shown = bytes_text(size) if human else str(size)
-        text = f"{shown:>12} {count:>9} {plain(prefix) or plain(target)}"
+        text = f"{shown:>12} {count:>9} {prefix or target}"
         out.record({"prefix": prefix, "objects": count, "bytes": size}, text)
 
 
@@ -250,7 +250,7 @@ def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None
     found = targets.run(lambda: transfer.clean(target, delete=delete, storage_options=stores.of(target) or None))
     for each in found:
         size = "?" if each.nbytes is None else str(each.nbytes)
-        out.record({"type": "leftover", **vars(each)}, f"{size:>12} {plain(each.location)}")
+        out.record({"type": "leftover", **vars(each)}, f"{size:>12} {each.location}")
     out.say(f"{'removed' if delete else 'found'} {format_count(len(found), 'leftover')}")
 
 
@@ -276,7 +276,10 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
 
     if path is not None:
         place = os.path.join(os.path.realpath(path), "")
-        for name, used in (("the working directory", os.getcwd()), ("the home directory", os.path.expanduser("~"))):
+        kept = {"the home directory": os.path.expanduser("~")}
+        with suppress(FileNotFoundError):  # it was deleted, so there is nothing to keep
+            kept["the working directory"] = os.getcwd()
+        for name, used in kept.items():
             if os.path.join(os.path.realpath(used), "").startswith(place):
                 raise click.UsageError(f"{target} is {name}, or above it; --force removes it anyway")
     has_objects = False
@@ -324,7 +327,7 @@ def _print_removed(found: Sequence[Entry], *, dry_run: bool, out: Output) -> Non
     if not (dry_run or out.as_json):
         return
     for entry in found:
-        out.record({"type": "object", "key": entry.key, "removed": not dry_run}, plain(entry.key))
+        out.record({"type": "object", "key": entry.key, "removed": not dry_run}, entry.key)
     if out.as_json:
         nbytes = sum([entry.size or 0 for entry in found])
         out.record({"type": "total", "objects": len(found), "bytes": nbytes, "removed": not dry_run}, "")

@@ -6,10 +6,11 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import isfinite
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -22,8 +23,6 @@ SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""
 LINE_SECONDS = 5.0
 """Delay between two lines of progress where standard error is no terminal."""
-plain = printable
-"""Escapes the control characters in keys from a store, which a terminal would obey."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -41,19 +40,21 @@ class Output:
         self.quiet = quiet
         self.verbose = verbose
 
-    def record(self, record: Mapping[str, Any], text: str) -> None:
-        """Print one datum: the record as a line of JSON, or its text."""
-        line = _json_line(record) if self.as_json else _encodable(text)
-        sys.stdout.write(line + "\n")
+    def record(self, record: Mapping[str, Any], *lines: str) -> None:
+        """Print one datum: the record as a line of JSON, or its lines of text."""
+        if self.as_json:
+            sys.stdout.write(json_line(record))
+        else:
+            print_lines(sys.stdout, lines)
 
-    def say(self, message: str) -> None:
+    def say(self, *lines: str) -> None:
         """Print a message to standard error, unless the output is quiet."""
         if not self.quiet:
-            sys.stderr.write(_encodable(message, sys.stderr.encoding) + "\n")
+            print_lines(sys.stderr, lines)
 
     def complain(self, message: str) -> None:
         """Print an error that does not end the command, also from a quiet output."""
-        sys.stderr.write(_encodable(f"aiozarr: {message}", sys.stderr.encoding) + "\n")
+        print_lines(sys.stderr, [f"aiozarr: {message}"])
 
     def detail(self, message: str) -> None:
         """Print a message that only a verbose output has."""
@@ -173,20 +174,34 @@ def seconds_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
 
 
-def _json_line(record: Mapping[str, Any]) -> str:
-    """Return a record as JSON, with escapes of JSON for what standard output cannot encode."""
-    line = json.dumps(record, default=str, ensure_ascii=False)
-    try:
-        line.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(record, default=str)
-    return line
+def print_lines(stream: TextIO, lines: Iterable[str]) -> None:
+    """Print lines of text, in which characters are escaped that a terminal would obey or the stream cannot encode.
+
+    A line break inside a line is escaped too, so that a stranger's name cannot look like a line of its own.
+    """
+    encoding = stream.encoding or "utf-8"
+    stream.writelines(printable(line).encode(encoding, "backslashreplace").decode(encoding) + "\n" for line in lines)
 
 
-def _encodable(text: str, encoding: str | None = None) -> str:
-    """Return `text` with escapes for characters that the stream cannot encode, which names of files may have."""
-    name: str = encoding or sys.stdout.encoding or "utf-8"
-    return text.encode(name, "backslashreplace").decode(name)
+def json_line(record: Mapping[str, Any]) -> str:
+    """Return a record as a line of JSON (RFC 8259), with escapes for what `print_lines` escapes.
+
+    Floats that JSON lacks are the texts "NaN", "Infinity" and "-Infinity".
+    """
+    text = json.dumps(_finite(record), default=str, ensure_ascii=False, allow_nan=False) + "\n"
+    if text[:-1].isprintable():
+        with suppress(UnicodeEncodeError):
+            text.encode(sys.stdout.encoding or "utf-8")
+            return text
+    return json.dumps(_finite(record), default=str, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(name): _finite(member) for name, member in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def output_options(function: Any) -> Any:

@@ -6,9 +6,11 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from typing import NoReturn
 
-from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, Terminated
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, HANGUP, Terminated
+from aiozarr.common.formatting import printable
 
 GARBAGE_THRESHOLD = 50_000
 """New objects before the garbage collector runs. With Python's 700 it walks over the modules just imported, which
@@ -35,8 +37,12 @@ def main() -> NoReturn:
     del click
     from aiozarr.cli.command_group import ROOT
 
-    if hasattr(signal, "SIGTERM"):
-        signal.signal(signal.SIGTERM, _terminate)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # A signal that was ignored when the program started stays ignored, as under nohup.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminate)
+    _escape_warnings()
     try:
         ROOT.main(prog_name="aiozarr")
     except SystemExit as end:
@@ -55,8 +61,15 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
+def _escape_warnings() -> None:
+    """Print warnings as messages of the command, without characters that a terminal obeys."""
+    warnings.formatwarning = lambda message, *_: f"aiozarr: {printable(str(message))}\n"
+
+
 def _terminate(number: int, frame: object) -> NoReturn:
-    raise Terminated
+    error = Terminated()
+    error.status = 128 + number
+    raise error
 
 
 def _end(code: int) -> NoReturn:
@@ -71,4 +84,7 @@ def _end(code: int) -> NoReturn:
                 sys.stderr.write(f"aiozarr: standard output could not be written: {error.strerror}\n")
     if (archives := sys.modules.get("aiozarr.stores.zip.archive")) is not None:
         archives.discard_unfinished()
+    if code == HANGUP:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGHUP)
     os._exit(code)

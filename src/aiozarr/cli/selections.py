@@ -17,7 +17,7 @@ NamedSelection: TypeAlias = dict[str, Any]
 PositionalSelection: TypeAlias = tuple[Any, ...]
 
 _INTEGER = re.compile(r"[+-]?\d+")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?")
+_TIME = re.compile(r"-?\d+-\d\d-\d\d[T ]\d\d:\d\d")
 _SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
 
 
@@ -62,7 +62,7 @@ def parse_select(text: str) -> NamedSelection | PositionalSelection:
 def _parse_position(text: str) -> Any:
     item = _parse_item(text)
     # A word is more likely a name without its selection than a coordinate.
-    if item is None or (isinstance(item, str) and not item[0].isdigit()):
+    if item is None or (isinstance(item, str) and not item.lstrip("+-.")[:1].isdigit()):
         raise ValueError(
             f"{text!r} is no index, as 5, and no slice, as 0:24; by name it is time=0:24 or lat=45.0..60.0"
         )
@@ -74,23 +74,15 @@ def _parse_item(text: str) -> Any:
         return int(text)
     if _SLICE.fullmatch(text):
         return slice(*[int(part) if part.strip() else None for part in text.split(":")])
-    if _TIME.fullmatch(text):
+    start, dots, stop = text.partition("..")
+    if dots:
+        return slice(start.strip() or None, stop.strip() or None)
+    if _TIME.match(text):
         return text  # its colons separate hours and minutes
-    if ".." in text:
-        start, _, stop = text.partition("..")
-        return slice(_parse_coordinate(start), _parse_coordinate(stop))
-    bounds = [_parse_coordinate(bound) for bound in text.split(":")]
+    bounds = [bound.strip() or None for bound in text.split(":")]
     if len(bounds) > 2:
         raise ValueError(f"{text!r} has several colons; write coordinates with two dots: START..STOP")
     return bounds[0] if len(bounds) == 1 else slice(*bounds)
-
-
-def _parse_coordinate(text: str) -> float | str | None:
-    text = text.strip()
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return text
 
 
 select_option = click.option(

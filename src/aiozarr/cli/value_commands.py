@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +19,10 @@ from numpy.typing import NDArray
 
 from aiozarr.cli.node_commands import check_array
 from aiozarr.cli.object_commands import find_object
-from aiozarr.cli.output import Output, open_output, output_options
+from aiozarr.cli.output import Output, json_line, open_output, output_options
 from aiozarr.cli.selections import axis_names, select_option, select_view
 from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, opened, parent_and_key, run, store_options
+from aiozarr.common.formatting import printable
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy import View
@@ -62,7 +62,7 @@ def _text_block(values: AnyBlock, start: int) -> bytes:
     width = values.shape[-1] if values.ndim > 1 else 1
     rows = values.shape[-2] if values.ndim > 2 else 0
     lines: list[str] = []
-    texts = list(texts_of(values))
+    texts = list(map(printable, texts_of(values)))
     for number, position in enumerate(range(0, len(texts), width)):
         if rows and number % rows == 0 and (number or start):
             lines.append("")
@@ -71,7 +71,7 @@ def _text_block(values: AnyBlock, start: int) -> bytes:
 
 
 def _csv_header(shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
-    return _csv_rows([[*names, *(dtype.names or ("value",))]])
+    return _csv_rows([[printable(name) for name in (*names, *(dtype.names or ("value",)))]])
 
 
 def _csv_block(values: AnyBlock, start: int) -> bytes:
@@ -82,14 +82,16 @@ def _csv_block(values: AnyBlock, start: int) -> bytes:
     return _csv_rows([[*index, *row] for index, *row in rows])
 
 
+def _shown_csv_block(values: AnyBlock, start: int) -> bytes:
+    """Return the rows for a terminal, which would obey control characters in values."""
+    return _encoded("\n".join(map(printable, _csv_block(values, start).decode("utf-8", "surrogateescape").split("\n"))))
+
+
 def _json_block(values: AnyBlock, start: int) -> bytes:
     """Return a JSON object per value, on a line: its index, and the value; NaN and infinities as texts."""
     values = np.asarray(values)
-    lines = [
-        json.dumps({"index": list(index), "value": _json_value(value)}, ensure_ascii=False)
-        for index, value in zip(_indexes(values.shape, start), values.ravel(), strict=True)
-    ]
-    return _encoded("".join([f"{line}\n" for line in lines]))
+    pairs = zip(_indexes(values.shape, start), values.ravel(), strict=True)
+    return _encoded("".join([json_line({"index": index, "value": _json_value(value)}) for index, value in pairs]))
 
 
 def _raw_block(values: AnyBlock, start: int) -> bytes:
@@ -129,8 +131,6 @@ def _indexes(shape: tuple[int, ...], start: int) -> Iterator[tuple[int, ...]]:
 
 def _json_value(value: Any) -> Any:
     item = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(item, float) and (item != item or item in (float("inf"), float("-inf"))):
-        return "NaN" if item != item else "Infinity" if item > 0 else "-Infinity"
     if isinstance(item, bool | int | str) or item is None:
         # numpy converts a time in nanoseconds to a number, whereas its text shows the unit.
         return str(value) if isinstance(value, np.datetime64 | np.timedelta64) else item
@@ -272,6 +272,8 @@ def _write_values(target: str, select: Any, options: StorageOptions, kind: str, 
     form = FORMATS[kind]
     if form.is_binary and output is None and sys.stdout.isatty():
         raise click.UsageError(f"--format {kind} is binary, and standard output is a terminal: write it with -o FILE")
+    if kind == "csv" and output is None and sys.stdout.isatty():
+        form = form._replace(block=_shown_csv_block)
     _write_blocks(_value_blocks(target, select, options, form), output)
 
 

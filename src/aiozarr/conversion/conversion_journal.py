@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from aiozarr.common.formatting import argument, format_count
+from aiozarr.common.formatting import argument, format_count, printable
 from aiozarr.engine import ScheduledStore
 from aiozarr.errors import CopyError
 from aiozarr.model import CONVERSION_FOLDER, CONVERSION_JOURNAL_KEY
@@ -143,4 +143,4 @@ class ConversionReport:
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
         if self.failed:
             lines += [f"{format_count(len(self.failed), 'region')} not converted:", *format_failures(self.failed)]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aiozarr.common.formatting import format_count, preformatted
+from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_task import ConversionStage, ConversionWork
 from aiozarr.engine import Engine, run, run_blocking
@@ -89,7 +89,7 @@ class ConversionPlan(ConversionWork):
         if len(self.stages) > MAX_SHOWN_STAGES:
             table.append(f"and {len(self.stages) - MAX_SHOWN_STAGES:,} more")
         notes = [f"{path or 'note'}: {note}" for path, note in self.notes.items()]
-        return "\n".join([line.rstrip() for line in [*head, *(table if self.stages else []), *notes]])
+        return "\n".join([printable(line.rstrip()) for line in [*head, *(table if self.stages else []), *notes]])
 
     def _repr_html_(self) -> str:
         return preformatted(str(self))

@@ -317,14 +317,14 @@ def table(plan: Plan, rows: Sequence[PlanRow]) -> str:
     """Return the plan in words and its first requests in rows."""
     lines = [_title(plan), _objects(plan), _cost(plan)]
     if not plan.chunks:
-        return "\n".join([lines[0], "nothing is read: no requests"])
+        return "\n".join([printable(lines[0]), "nothing is read: no requests"])
     if rows:
         lines += _columns(plan, rows)
     more = plan.requests - sum([row.requests for row in rows])
     if more > 0:
         what = format_count(more, "request") if plan.exact else f"at most {format_count(more, 'request')}"
         lines.append(f"... {what} more" if rows else f"... {what}, not listed here")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _title(plan: Plan) -> str:
@@ -377,7 +377,7 @@ def _cells(row: PlanRow, *, exact: bool) -> tuple[str, str, str, str, str, str]:
     note = "not stored" if row.stored is False else f"in {row.requests:,} requests" if row.requests > 1 else ""
     if note and row.stored is None:
         note = f"in at most {row.requests:,} requests"
-    return str(row.round), printable(row.key), part, f"{row.chunks:,}" if row.chunks else "index", size, note
+    return str(row.round), row.key, part, f"{row.chunks:,}" if row.chunks else "index", size, note
 
 
 @dataclass(frozen=True, eq=False)

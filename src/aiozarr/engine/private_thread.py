@@ -198,13 +198,28 @@ _thread: IOThread | None = None
 _exiting = False
 
 
+_REPLACING = (
+    ("gevent", "gevent.monkey", "is_module_patched"),
+    ("eventlet", "eventlet.patcher", "is_monkey_patched"),
+)
+_REPLACED = ("thread", "threading", "queue")
+"""Modules of Python, by the names of both libraries."""
+
+
 def io_thread() -> IOThread:
     """Return the process's I/O thread, started on first use.
 
     Raises:
-        RuntimeError: the interpreter is exiting and has ended its threads.
+        RuntimeError: the interpreter is exiting and has ended its threads, or threads or queues are not Python's own.
     """
     global _thread
+    # They may be replaced at any time, also after the thread has started.
+    for name, module, is_patched in _REPLACING:
+        if module in sys.modules and any([getattr(sys.modules[module], is_patched)(each) for each in _REPLACED]):
+            raise RuntimeError(
+                f"aiozarr cannot be used under {name}, which has replaced threads or queues of Python, because its "
+                f"calls would wait for ever; use it in a process without monkey patching"
+            )
     thread = _thread
     if thread is None:
         if sys.is_finalizing():

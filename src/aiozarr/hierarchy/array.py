@@ -388,7 +388,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """
         from aiozarr.hierarchy.info import ArrayInfo, count_objects
 
-        count, total = await self._run_on_io_thread(count_objects)
+        counts = await self._run_on_io_thread(lambda access: count_objects(access, {"": self._metadata}))
         expected = 1
         for length in self._layout.grid.shape:
             expected *= length
@@ -406,8 +406,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             codecs=tuple([codec.name for codec in self._metadata.codecs]),
             nbytes=self.nbytes,
             objects_expected=expected,
-            objects_stored=count,
-            bytes_stored=total,
+            **counts,
         )
 
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:

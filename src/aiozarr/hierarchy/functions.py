@@ -102,7 +102,7 @@ async def create_array(
         UnknownSchemeError, InvalidKeyError, StoreError: as `open`.
         TypeError, ValueError: an argument has a wrong type or value.
     """
-    metadata, values = new_array_with_data(zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
+    metadata, values = await new_array_with_data(zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
     array = await _create(make_array, target, path, metadata, overwrite, storage_options, settings)
     if values is not None:
         await array._write_first(values)

@@ -180,7 +180,9 @@ class Group(Node[GroupMetadata]):
 
         Arguments and errors are the same as for `aiozarr.create_array`.
         """
-        metadata, values = new_array_with_data(self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data)
+        metadata, values = await new_array_with_data(
+            self.zarr_format, {"shape": shape, "dtype": dtype, **options}, data
+        )
         array = await self._create(make_array, name, metadata, overwrite)
         if values is not None:
             await array._write_first(values)
@@ -329,11 +331,12 @@ class Group(Node[GroupMetadata]):
         """
         from aiozarr.hierarchy.info import GroupInfo, count_objects
 
-        arrays = groups = None
+        nodes: dict[str, Any] | None = None
         if self._metadata.consolidated is not None or self._store.supports.listable:
-            kinds = [type(each.metadata) async for batch in self._levels(None) for each in batch]
-            arrays, groups = kinds.count(ArrayMetadata), kinds.count(GroupMetadata)
-        count, total = await self._run_on_io_thread(count_objects)
+            nodes = {each.name: each.metadata async for batch in self._levels(None) for each in batch}
+        arrays = {name: metadata for name, metadata in (nodes or {}).items() if isinstance(metadata, ArrayMetadata)}
+        groups = [name for name, metadata in (nodes or {}).items() if isinstance(metadata, GroupMetadata)]
+        counts = await self._run_on_io_thread(lambda access: count_objects(access, arrays))
         return GroupInfo(
             url=self.url,
             zarr_format=self.zarr_format,
@@ -341,10 +344,9 @@ class Group(Node[GroupMetadata]):
             read_only=self.read_only,
             consolidated=self._metadata.consolidated is not None,
             attributes=len(self._metadata.attributes),
-            arrays=arrays,
-            groups=groups,
-            objects_stored=count,
-            bytes_stored=total,
+            arrays=None if nodes is None else len(arrays),
+            groups=None if nodes is None else len(groups),
+            **counts,
         )
 
     def __repr__(self) -> str:

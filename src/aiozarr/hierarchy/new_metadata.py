@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aiozarr.common.formatting import argument
+from aiozarr.engine import Engine, run
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.casting import convert_values
+from aiozarr.hierarchy.casting import convert_values, is_large_cast
 from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike
 from aiozarr.hierarchy.new_metadata_v2 import CompressorLike, FiltersLike, new_v1_array, new_v2_array
 from aiozarr.hierarchy.new_metadata_v3 import KeyEncodingLike, TransformerLike, check_shape, new_v3_array
@@ -109,10 +110,10 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
     return metadata
 
 
-def new_array_with_data(
+async def new_array_with_data(
     zarr_format: int, options: Mapping[str, Any], data: ArrayLike | None
 ) -> tuple[ArrayMetadata, NDArray[Any] | None]:
-    """Return the metadata of a new array, and the values to write into it: `data` cast to its type.
+    """Return the metadata of a new array, and the values to write into it: `data`, cast in a worker if they are many.
 
     Without data, `options` have `shape` and `dtype`. With data, both are those of the data, unless given.
 
@@ -137,7 +138,14 @@ def new_array_with_data(
     metadata = new_array_metadata(zarr_format, {**options, **given})
     # Before anything is stored, because data that do not fit must not leave an empty array. Python's numbers and
     # strings are cast as such, and not as the type that numpy would choose.
-    return metadata, convert_values(values if hasattr(data, "__array__") else data, metadata.dtype)
+    natural = values if hasattr(data, "__array__") else data
+    if not is_large_cast(natural, metadata.dtype):
+        return metadata, convert_values(natural, metadata.dtype)
+
+    async def cast(engine: Engine) -> NDArray[Any]:
+        return await engine.run_in_worker(lambda: convert_values(values, metadata.dtype), values.nbytes)
+
+    return metadata, await run(cast)
 
 
 def new_group_metadata(zarr_format: int, attributes: Mapping[str, Any] | None) -> GroupMetadata:

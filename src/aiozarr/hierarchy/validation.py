@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 from aiozarr.common.concurrency import map_concurrently
@@ -12,6 +13,7 @@ from aiozarr.engine import ArrayLayout
 from aiozarr.engine.layout import respelled_metadata
 from aiozarr.engine.open_store import Target
 from aiozarr.errors import LimitError, MetadataError, PermissionDeniedError, UnsupportedMetadataError
+from aiozarr.hierarchy.info import kinds_of
 from aiozarr.hierarchy.members import ListedNode, NodeError, check_listable, walk_levels
 from aiozarr.hierarchy.node_access import (
     Documents,
@@ -28,7 +30,7 @@ from aiozarr.metadata.records import ArrayMetadata, Consolidated, GroupMetadata
 from aiozarr.settings import Settings
 
 Severity = Literal["error", "warning", "note"]
-Rule = Literal["invalid", "unsupported", "lenient", "formats", "consolidated", "implicit"]
+Rule = Literal["invalid", "unsupported", "lenient", "formats", "consolidated", "implicit", "chunk_keys"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -39,6 +41,7 @@ SEVERITY: dict[Rule, Severity] = {
     "formats": "warning",
     "consolidated": "warning",
     "implicit": "note",
+    "chunk_keys": "note",
 }
 """error: the node cannot be read. warning: aiozarr reads it, but other readers may not, or may read something else."""
 
@@ -52,8 +55,8 @@ class Finding:
         rule: "invalid": the document cannot be read; "unsupported": it is valid, and uses an extension that aiozarr
             lacks; "lenient": it violates its format, and is read nevertheless; "formats": there are documents of
             several formats, or the format differs from that of the group above; "consolidated": consolidated metadata
-            differ from the node; "implicit": a group without a
-            document.
+            differ from the node; "implicit": a group without a document; "chunk_keys": the stored chunks have keys of
+            another encoding than the document says.
         path: the node's path below the target.
         key: the document's key, if there is one.
         member: the member of the document, if one is at fault.
@@ -139,7 +142,8 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
         root = error
     documents = await read_documents(access, PROBE_KEYS)
     report.nodes += 1
-    for finding in counted(check_node(access, "", root, documents)):
+    notes = await _check_chunk_keys((ListedNode("", root), access))
+    for finding in counted(chain(check_node(access, "", root, documents), notes)):
         yield finding
     if not isinstance(root, GroupMetadata):
         return
@@ -149,12 +153,14 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
     async with aclosing(levels):
         async for batch in levels:
             children = [access.sibling(join_path(access.path, listed.name, None)) for listed in batch]
-            stored = await map_concurrently(_documents_of, list(zip(batch, children, strict=True)))
-            for listed, child, documents in zip(batch, children, stored, strict=True):
+            nodes = list(zip(batch, children, strict=True))
+            stored = await map_concurrently(_documents_of, nodes)
+            misnamed = await map_concurrently(_check_chunk_keys, nodes)
+            for listed, child, documents, notes in zip(batch, children, stored, misnamed, strict=True):
                 report.nodes += 1
                 above = formats.get(listed.name.rpartition("/")[0], root.zarr_format)
                 formats[listed.name] = getattr(listed.metadata, "zarr_format", above)
-                for finding in counted(check_node(child, listed.name, listed.metadata, documents)):
+                for finding in counted(chain(check_node(child, listed.name, listed.metadata, documents), notes)):
                     yield finding
                 if formats[listed.name] != above:
                     message = f"a node of format {formats[listed.name]} below a group of format {above}, which other"
@@ -174,6 +180,23 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
 async def _documents_of(node: tuple[ListedNode, NodeAccess]) -> Documents:
     listed, access = node
     return {} if isinstance(listed.metadata, PermissionDeniedError) else await read_documents(access, PROBE_KEYS)
+
+
+async def _check_chunk_keys(node: tuple[ListedNode, NodeAccess]) -> list[Finding]:
+    """Return a finding if the first chunk in the listing of an array has a key of another encoding."""
+    listed, access = node
+    if not isinstance(listed.metadata, ArrayMetadata) or not access.store.supports.listable:
+        return []
+    kind_of = kinds_of(listed.metadata)
+    async with aclosing(access.scheduled.scan(access.prefix)) as entries:
+        async for entry in entries:
+            kind = kind_of(entry.key[len(access.prefix) :])
+            if kind == "misnamed":
+                message = f"no chunk has the key {entry.key!r}: another separator or encoding than the document says"
+                return [_finding("chunk_keys", listed.name, message)]
+            if not isinstance(kind, str):
+                return []
+    return []
 
 
 async def _levels(access: NodeAccess, root: GroupMetadata) -> AsyncGenerator[list[ListedNode], None]:

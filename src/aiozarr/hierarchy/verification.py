@@ -17,6 +17,7 @@ from aiozarr.engine.open_store import Target
 from aiozarr.errors import AiozarrError, CodecError, LimitError, MetadataError, MissingChunkError, StoreError
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.group import Group
+from aiozarr.hierarchy.info import kind_of_key
 from aiozarr.hierarchy.members import NodeError
 from aiozarr.hierarchy.open import open as open_node
 from aiozarr.metadata.format_rules import join_path
@@ -49,7 +50,8 @@ class BadObject:
         array: path of the array.
         key: key of the stored object, relative to the target.
         problem: "chunk": cannot be decoded; "shard": its index is bad; "store": cannot be read; "outside": no chunk of
-            the grid has this key, as after the array was made smaller (no error).
+            the grid has this key, as after the array was made smaller, or if another program wrote chunks with another
+            separator (no error).
         range: the bytes of an inner chunk in the object; None for all of it.
         error: the text of the error.
     """
@@ -71,7 +73,8 @@ class VerifyReport:
         missing: number of chunks that are not stored; None if the store cannot list.
         bytes: bytes of the decoded elements.
         bad: objects that cannot be read or decoded, and nodes whose documents cannot be read.
-        outside: objects whose key belongs to no chunk of the grid, which are no errors.
+        outside: chunks that are never read, because the grid has none of their keys, which are no errors.
+        other: number of objects below the arrays that are neither chunks nor metadata documents.
     """
 
     arrays: int = 0
@@ -80,6 +83,7 @@ class VerifyReport:
     bytes: int = 0
     bad: list[BadObject] = field(default_factory=list)
     outside: list[BadObject] = field(default_factory=list)
+    other: int = 0
 
 
 async def verify(
@@ -241,18 +245,17 @@ async def _stored_objects(
     prefix = f"{array.path}/" if array.path else ""
     async with entries_of(array.store, prefix) as entries:
         async for entry in entries:
-            coords = layout.key_encoding.decode(entry.key[len(prefix) :], len(shape))
+            kind = kind_of_key(entry.key[len(prefix) :], shape, layout.key_encoding)
             if entry.fault:
-                stored += coords is not None and is_in_grid(coords, shape)
+                stored += not isinstance(kind, str)
                 yield BadObject(path, entry.key, "store", None, entry.fault)
-                continue
-            if coords is None:
-                continue
-            if is_in_grid(coords, shape):
+            elif not isinstance(kind, str):
                 stored += 1
-                yield coords
+                yield kind
+            elif kind in _UNREAD:
+                yield BadObject(path, entry.key, "outside", None, _UNREAD[kind].format(shape))
             else:
-                yield BadObject(path, entry.key, "outside", None, f"the grid of {shape} chunks has none of this key")
+                report.other += kind == "other"
     if report.missing is not None:
         report.missing += prod(shape) - stored
 
@@ -262,9 +265,10 @@ def _is_listed(array: Array) -> bool:
     return array._chunk_store.supports.listable and not array.metadata.storage_transformers
 
 
-def is_in_grid(coords: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Return whether a grid of this shape has a chunk at `coords`."""
-    return all([number < length for number, length in zip(coords, shape, strict=True)])
+_UNREAD = {
+    "outside": "the grid of {} chunks has none of this key",
+    "misnamed": "the chunk key encoding of the array writes keys of another form, so this chunk is never read",
+}
 
 
 async def _verify_object(array: Array, path: str, coords: tuple[int, ...], view: View) -> list[BadObject]:

@@ -262,8 +262,10 @@ def file_in_store(location: str, options: dict[str, Any]) -> tuple[Store, str]:
         Others as `from_url`.
     """
     if "://" not in location or location.lower().startswith("file://"):
+        from aiozarr.stores.local.stored_file import absolute_path
+
         path = _file_path(location) if "://" in location else os.path.expanduser(location)
-        folder, name = os.path.split(os.path.abspath(path))
+        folder, name = os.path.split(os.fsdecode(absolute_path(path)))
         return _local(folder, options), name
     address, query = _without_query(location)
     above, _, name = address.rpartition("/")

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from base64 import b64decode
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.common.formatting import shown
 from aiozarr.errors import SelectionError
 
 Selection: TypeAlias = Mapping[str, Any]
 """A slice or a single value per dimension: integers are indexes, all others coordinates."""
 
-_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
-_NANOSECONDS = {
-    **dict.fromkeys(("day", "days", "d"), 86_400 * 10**9),
-    **dict.fromkeys(("hour", "hours", "hr", "hrs", "h"), 3_600 * 10**9),
-    **dict.fromkeys(("minute", "minutes", "min", "mins"), 60 * 10**9),
-    **dict.fromkeys(("second", "seconds", "sec", "secs", "s"), 10**9),
-    **dict.fromkeys(("millisecond", "milliseconds", "msec", "msecs", "ms"), 10**6),
-    **dict.fromkeys(("microsecond", "microseconds", "us"), 10**3),
-    **dict.fromkeys(("nanosecond", "nanoseconds", "ns"), 1),
-}
-_SINCE = re.compile(r"\s*(\w+)\s+since\s+(\d{1,4}-\d{1,2}-\d{1,2})(?:[T\s]+(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+Period: TypeAlias = tuple[Any, Any]
+"""The first and the last decoded coordinate that a bound includes."""
+
+_UNITS = {"h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# Only these spellings: cftime and pandas ignore what they do not expect, and read "2020-01-01 06" in two ways.
+_REFERENCE = re.compile(
+    r"\s*(\w+)\s+since\s+(-?\d{1,5}-\d{1,2}-\d{1,2})(?:[T ](\d{1,2}:\d{1,2}(?::\d{1,2}(?:\.\d+)?)?)"
+    r"(?: ?([+-])(\d{1,2})(?::?(\d\d))?)?)?(?: ?(?:Z|UTC|GMT))?\s*",
+    re.IGNORECASE | re.ASCII,
+)
+_TIME = re.compile(
+    r"(-?\d{4,5})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?)?)?", re.ASCII
+)
 
 
 def check_selection(selection: Selection) -> None:
@@ -88,72 +94,162 @@ def check_not_empty(part: slice, length: int, *, name: str) -> None:
 def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> slice:
     """Return the part of a dimension whose coordinates lie between the bounds, which are included.
 
+    Numbers with `units` such as `days since 2000-01-01` are times, which cftime decodes.
+
     Args:
-        part: a slice of coordinates, or one that must exist.
-        values: the coordinates, which ascend or descend.
-        attributes: the attributes of the coordinates; `units` such as `days since 2000-01-01` turn numbers into times.
+        part: a slice of coordinates, or one that must exist. A text is a number or a time if the coordinates are.
+        values: the coordinates as they are stored.
+        attributes: the attributes of the coordinates.
         name: the name of the dimension.
 
     Raises:
-        SelectionError: no element is selected, or the coordinates are not sorted.
+        SelectionError: no element is selected, or the coordinates are not sorted, are missing, or cannot be decoded.
+        ImportError: the coordinates are times, and cftime is not installed.
     """
-    values = _as_times(values, attributes, name) if values.dtype.kind in "iuf" else values
     bounds = (part.start, part.stop) if isinstance(part, slice) else (part, part)
-    is_time = values.dtype.kind == "M"
-    if not is_time and any(isinstance(bound, str) for bound in bounds) and values.dtype.kind not in "TUO":
-        raise SelectionError(f"dimension {name!r} has numbers as coordinates, and {part!r} is none")
-    inside = np.ones(values.shape, bool)
+    selected = "..".join(["" if bound is None else str(bound) for bound in bounds]) if isinstance(part, slice) else part
+    span = f"from {values[0]} to {values[-1]}" if len(values) else "of which there are none"
+    if values.dtype.kind == "M":
+        values, attributes = _as_numbers(values)
     try:
-        low, high = _bound(bounds[0], is_time, end=False), _bound(bounds[1], is_time, end=True)
-        if None not in (low, high) and low > high:
-            low, high = _bound(bounds[1], is_time, end=False), _bound(bounds[0], is_time, end=True)
-        if low is not None:
-            inside &= values >= low
-        if high is not None:
-            inside &= values <= high
-    except (TypeError, ValueError) as error:
-        raise SelectionError(f"{part!r} cannot be compared with the coordinates of dimension {name!r}") from error
-    found = np.flatnonzero(inside)
-    if not len(found):
-        span = f"from {values.min()} to {values.max()}" if len(values) else "of which there are none"
-        ends = ["" if bound is None else str(bound) for bound in bounds]
-        shown = "..".join(ends) if isinstance(part, slice) else repr(part)
-        raise SelectionError(f"nothing of dimension {name!r} is selected by {shown}: its coordinates are {span}")
-    start, stop = int(found[0]), int(found[-1]) + 1
-    if stop - start != len(found):
+        if any([bound != bound for bound in bounds]):
+            raise ValueError("it is not a number")
+        decode, period = _decoder(values, attributes, name)
+        periods: list[Period] = [(None, None) if bound is None else period(bound) for bound in bounds]
+        (low, first), (last, high) = periods
+        if _is_missing(values, attributes).any():
+            raise SelectionError(f"dimension {name!r} has coordinates that are missing; select it by index")
+        ascends, descends = [bool(np.all(order[1:] >= order[:-1])) for order in (values, values[::-1])]
+        is_open = None in bounds
+        if not is_open and low > high:
+            low, high = last, first
+        elif not ascends and (is_open or (last <= first and (last, first) != (low, high))):
+            # Where coordinates descend, xarray answers by position for some calendars, and by value for others.
+            raise SelectionError(
+                f"the coordinates of dimension {name!r} do not ascend, so {selected} is ambiguous; select it by index"
+            )
+        if ascends or descends:
+            order = range(len(values)) if ascends else range(len(values))[::-1]
+            start = 0 if low is None else bisect_left(order, low, key=lambda i: decode(values[i]))
+            stop = None if high is None else bisect_right(order, high, key=lambda i: decode(values[i]))
+            found = sorted(order[start:stop])
+        elif isinstance(part, slice):
+            raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")
+        else:
+            found = [i for i, value in enumerate(values) if low <= decode(value) <= high]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SelectionError(
+            f"{selected} cannot be compared with the coordinates of dimension {name!r}: {error}"
+        ) from error
+    if not found:
+        raise SelectionError(f"nothing of dimension {name!r} is selected by {selected}: its coordinates are {span}")
+    if found[-1] - found[0] >= len(found):
         raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")
-    return slice(start, stop)
+    return slice(found[0], found[-1] + 1)
 
 
-def _bound(bound: Any, is_time: bool, *, end: bool) -> Any:
-    if bound is None or not is_time:
-        return bound
-    if not isinstance(bound, str | np.datetime64) and not hasattr(bound, "isoformat"):
-        raise TypeError("a number is no time")
-    time = np.datetime64(bound)
-    if not end or not isinstance(bound, str):
-        return time
-    # `2020-02` as an end is the end of that month, as in pandas and xarray.
-    unit, count = np.datetime_data(time.dtype)
-    return (time + np.array(count, f"m8[{unit}]")).astype("M8[ns]") - np.timedelta64(1, "ns")
+def _as_numbers(values: NDArray[Any]) -> tuple[NDArray[Any], Mapping[str, Any]]:
+    """Return times of numpy as numbers, and the attributes that describe them."""
+    unit = np.datetime_data(values.dtype)[0]
+    unit = "D" if unit in ("Y", "M", "W") else unit
+    attributes = {"units": f"{_UNITS.get(unit, unit)} since 1970-01-01", "calendar": "proleptic_gregorian"}
+    # NaT is the least number.
+    return values.astype(f"M8[{unit}]").astype("i8"), attributes | {"_FillValue": -(2**63)}
 
 
-def _as_times(values: NDArray[Any], attributes: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """Return numbers as times if their units say so (CF conventions, "Time Coordinate")."""
+def _is_missing(values: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Return which coordinates are NaN, NaT, or a number that an attribute declares to be missing."""
+    is_missing = np.asarray(values != values)
+    for fill in map(attributes.get, ("_FillValue", "missing_value") if values.dtype.kind in "iuf" else ()):
+        # In attributes of format 3, xarray writes a float as the base64 of its eight bytes.
+        numbers = (
+            np.frombuffer(b64decode(fill), "<f8") if isinstance(fill, str) else np.ravel([] if fill is None else fill)
+        )
+        for number in numbers.tolist():
+            is_missing |= values == number
+    return is_missing
+
+
+def _decoder(
+    values: NDArray[Any], attributes: Mapping[str, Any], name: str
+) -> tuple[Callable[[Any], Any], Callable[[Any], Period]]:
+    """Return how a coordinate is decoded to a number, a text or a time, and a bound to the coordinates it includes.
+
+    Raises:
+        SelectionError: the coordinates have a type or attributes that cannot be decoded.
+    """
+    kind = values.dtype.kind
+    if kind in "mTUOS":
+        return lambda value: value, lambda bound: (bound, bound)
+    packed = [member for member in ("scale_factor", "add_offset", "_Unsigned") if member in attributes]
+    if kind not in "iuf" or packed:
+        what = f"packed ({packed[0]})" if packed else f"of type {values.dtype}"
+        raise SelectionError(f"the coordinates of dimension {name!r} are {what}; select it by index")
     units = attributes.get("units")
-    match = _SINCE.match(units) if isinstance(units, str) else None
+    if isinstance(units, str) and "since" in units.lower():
+        return _cf_decoder(units, attributes.get("calendar", "standard"), name)
+
+    def period(bound: Any) -> Period:
+        number = float(bound) if not (_is_integer(bound) or str(bound).lstrip("+-").isdecimal()) else int(bound)
+        # A coordinate of 32 bits is compared with the nearest number of 32 bits.
+        with np.errstate(over="ignore"):
+            number = values.dtype.type(number).item() if kind == "f" else number
+        return number, number
+
+    return lambda value: value.item(), period
+
+
+def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Period]]:
+    """Return how a time of the CF conventions ("Time Coordinate") and a bound are decoded.
+
+    Both become a date of the calendar, and nanoseconds after it, because dates of cftime have microseconds.
+    """
+    try:
+        import cftime
+    except ModuleNotFoundError:
+        raise ImportError(
+            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install 'aiozarr[times]'"
+        ) from None
+
+    unknown = f"times in {shown(units)} of the calendar {shown(calendar)} are not known; select {name!r} by index"
+    match = _REFERENCE.fullmatch(units)
     if match is None:
-        return values
-    calendar = attributes.get("calendar", "standard")
-    nanoseconds = _NANOSECONDS.get(match[1].lower())
-    if calendar not in _CALENDARS or nanoseconds is None:
-        raise SelectionError(f"times in {units!r} of the calendar {calendar!r} are not known; select {name!r} by index")
-    year, month, day = match[2].split("-")
-    start = np.datetime64(f"{int(year):04}-{int(month):02}-{int(day):02}T{(match[3] or '00:00').rjust(5, '0')}", "ns")
-    if values.dtype.kind == "f":
-        steps = np.round(values.astype("f8") * nanoseconds)
-        return start + np.where(np.isfinite(steps), steps, 0).astype("m8[ns]")
-    return start + (values.astype("i8") * nanoseconds).astype("m8[ns]")
+        raise SelectionError(unknown)
+    unit, date, time, sign, hours, minutes = match.groups()
+    parts = 1000 if unit.lower() in ("nanosecond", "nanoseconds") else 1
+    zone = f"{sign}{int(hours):02}:{minutes or '00'}" if sign else ""
+    reference = f"{'microseconds' if parts > 1 else unit} since {date} {time or '0:00'} {zone}"
+
+    def decode(value: Any) -> tuple[Any, Any]:
+        whole, rest = divmod(value.item(), parts) if parts > 1 else (value.item(), 0)
+        return cftime.num2date(whole, reference, calendar), rest
+
+    try:
+        epoch, _ = decode(np.int64(0))
+    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise SelectionError(f"{unknown}: {error}") from error
+
+    def period(bound: Any) -> Period:
+        text = bound.isoformat() if hasattr(bound, "isoformat") else str(bound)
+        match = _TIME.fullmatch(text)
+        if match is None or getattr(bound, "calendar", epoch.calendar) != epoch.calendar:
+            raise ValueError(f"expected a time without a zone, such as 2020, 2020-01 or 2020-01-31T06:00, got {text!r}")
+        *fields, fraction = match.groups()
+        given = [int(field) for field in fields if field]
+        nanoseconds = int((fraction or "").ljust(9, "0"))
+        at = (*given, *(1, 1, 1, 0, 0, 0)[len(given) :])
+        start = cftime.datetime(*at, nanoseconds // 1000, calendar=epoch.calendar)
+        first = (start, nanoseconds % 1000)
+        if not isinstance(bound, str) or fraction:
+            return first, first
+        if len(given) < 3:
+            years, month = divmod(at[1] if len(given) == 2 else 12, 12)
+            stop = start.replace(year=at[0] + years, month=month + 1)
+        else:
+            stop = start + timedelta(**{("days", "hours", "minutes", "seconds")[len(given) - 3]: 1})
+        return first, (stop - timedelta(microseconds=1), 999)
+
+    return decode, period
 
 
 def _is_integer(value: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.common.formatting import format_count, preformatted
+from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.common.progress import Progress
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry
@@ -82,7 +82,7 @@ class CopyReport:
         if self.failed:
             failures = format_failures([(repr(key), error) for key, error in self.failed])
             lines += [f"{len(self.failed):,} not copied:", *failures]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def format_cost(nbytes: int, seconds: float, requests: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 
+import numpy as np
 import pytest
 
 from aiozarr.cli import output
-from aiozarr.cli.output import Output, bytes_text, plain, progress_text, seconds_text
+from aiozarr.cli.output import Output, bytes_text, progress_text, seconds_text
 from aiozarr.common.progress import Progress
 
 
@@ -88,6 +89,23 @@ def test_durations(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
-def test_control_characters_are_escaped() -> None:
-    assert plain("a\x1b[0m\n") == "a\\x1b[0m\\n"
-    assert plain("größe/0.0") == "größe/0.0"
+HOSTILE = "a\x1b[0m\x9b2J\u202e\u2028\ud800\n\U000e0001größe"
+
+
+def test_characters_that_a_terminal_obeys_are_escaped_in_all_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    for out in (Output(), Output(as_json=True)):
+        out.record({HOSTILE: HOSTILE, "deep": [{"x": (HOSTILE,)}]}, HOSTILE, HOSTILE)
+        out.say(HOSTILE)
+        out.complain(HOSTILE)
+    captured = capsys.readouterr()
+    *text, line = captured.out.splitlines()
+    assert json.loads(line) == {HOSTILE: HOSTILE, "deep": [{"x": [HOSTILE]}]}
+    escaped = "a\\x1b[0m\\x9b2J\\u202e\\u2028\\ud800\\n\\U000e0001größe"
+    assert text == [escaped, escaped]
+    assert captured.err.splitlines() == 2 * [escaped, f"aiozarr: {escaped}"]
+    assert line.isprintable()
+
+
+def test_floats_that_json_lacks_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(as_json=True).record({"a": [float("nan"), {"b": (float("inf"), -np.float64("inf"), -0.0)}]})
+    assert capsys.readouterr().out == '{"a": ["NaN", {"b": ["Infinity", "-Infinity", -0.0]}]}\n'

@@ -27,7 +27,16 @@ def test_bad_chunks_inner_chunks_and_indexes_are_named(sample: Path) -> None:
     assert ("air/c/0/0/0", "chunk", None) in found
     assert ("deep/shards/c/1/1", "shard", "the last 68 bytes") in found
     assert [key for key, problem, _ in found if problem == "chunk" and key.startswith("deep")] == ["deep/shards/c/0/0"]
-    assert total == {"type": "total", "arrays": 3, "objects": 13, "missing": 0, "bad": 3, "outside": 0, "bytes": 944}
+    assert total == {
+        "type": "total",
+        "arrays": 3,
+        "objects": 13,
+        "missing": 0,
+        "bad": 3,
+        "outside": 0,
+        "other": 0,
+        "bytes": 944,
+    }
 
 
 def test_missing_chunks_and_those_outside_of_the_grid_are_no_errors(sample: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 import aiozarr
@@ -23,6 +24,46 @@ async def test_stored_objects_are_counted(store: Store) -> None:
     assert (info.shape, info.chunks, info.shards, info.codecs) == ((4, 6), (2, 2), None, ("bytes",))
     assert (info.url, info.data_type, info.fill_value) == (array.url, "float64", "1.0")
     assert info.as_dict()["nbytes"] == 192
+
+
+async def test_other_objects_are_counted_apart(store: Store) -> None:
+    group = await aiozarr.create_group(store)
+    for name, options in (("two", {}), ("three", {"chunk_key_encoding": ("v2", "/")})):
+        await group.create_array(f"g/{name}", data=np.ones((2, 4), "i4"), chunks=(2, 2), codecs=["bytes"], **options)
+    keys = ["two/.DS_Store", "two/c/.DS_Store", "two/c/00/1", "two/0.partial", "two/c/9/0", "two/0.1", "two/c/1/0/0"]
+    for key in [*keys, "three/0.1", "three/c/0/0", "three/._0", "Thumbs.db"]:
+        await store.set(f"g/{key}", b"x" * 100)
+    two, three = [await (await group.open(f"g/{name}")).info() for name in ("two", "three")]
+    assert (two.objects_stored, two.bytes_stored, two.objects_outside, two.objects_other) == (2, 32, 2, 5)
+    assert (three.objects_stored, three.bytes_stored, three.objects_outside, three.objects_other) == (2, 32, 2, 1)
+    info = await group.info()
+    assert (info.objects_stored, info.bytes_stored, info.objects_outside, info.objects_other) == (4, 64, 4, 7)
+    assert "objects outside  : 2" in str(two).splitlines()
+    report = await aiozarr.verify(store)
+    assert (report.objects, report.missing, len(report.outside), report.other) == (4, 0, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"zarr_format": 2, "dimension_separator": "/"}, "{}.{}"),
+        ({"zarr_format": 2}, "{}/{}"),
+        ({}, "{}/{}"),
+        ({"chunk_key_encoding": ("default", ".")}, "c/{}/{}"),
+        ({"chunk_key_encoding": "v2"}, "c/{}/{}"),
+    ],
+)
+async def test_chunks_under_the_other_separator_are_found(store: Store, options: dict[str, Any], key: str) -> None:
+    await aiozarr.create_array(store, shape=(4, 4), dtype="i4", chunks=(2, 2), **options)
+    for y, x in np.ndindex(2, 2):
+        await store.set(key.format(y, x), bytes(16))
+    info = await (await aiozarr.open_array(store)).info()
+    assert (info.objects_stored, info.objects_outside, info.objects_other) == (0, 4, 0)
+    report = await aiozarr.verify(store)
+    assert (report.missing, len(report.outside), report.other, report.bad) == (4, 4, 0, [])
+    assert "never read" in report.outside[0].error
+    findings = (await aiozarr.validate(store)).findings
+    assert [(finding.severity, finding.rule) for finding in findings] == [("note", "chunk_keys")]
 
 
 async def test_the_table_has_a_line_for_each_fact(store: Store) -> None:

@@ -103,13 +103,14 @@ def test_data_that_do_not_fit_leave_no_array() -> None:
 async def test_a_large_cast_runs_in_a_worker_and_names_the_first_index(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from aiozarr.hierarchy import casting
+    from aiozarr.hierarchy import casting, new_metadata
 
     threads: list[int] = []
     convert = casting.convert_values
 
     def note(*args: Any, **options: Any) -> Any:
-        threads.append(threading.get_ident())
+        if args[0].dtype != args[1]:
+            threads.append(threading.get_ident())
         return convert(*args, **options)
 
     monkeypatch.setattr(casting, "convert_values", note)
@@ -121,6 +122,11 @@ async def test_a_large_cast_runs_in_a_worker_and_names_the_first_index(monkeypat
     values[...] = 2.5
     await array[...].write(values)
     assert np.array_equal(await array[...], values)
+    monkeypatch.setattr(new_metadata, "convert_values", note)
+    group = await aiozarr.create_group(MemoryStore())
+    await group.create_array("a", data=values, dtype="float32")
+    await aiozarr.create_array(MemoryStore(), data=values, dtype="float32", zarr_format=2)
+    assert len(threads) == 4
     assert threading.get_ident() not in threads
 
 

@@ -192,7 +192,7 @@ class GcsEndpoint:
         """Return path and query for an upload of a kind: "multipart" or "resumable"."""
         more = "".join(f"&{name}={quote(value, safe='')}" for name, value in query.items())
         path = f"{self.web.path}/upload/storage/v1/b/{self.bucket}/o"
-        return f"{path}?uploadType={kind}&name={quote(key, safe='')}&fields=generation{more}"
+        return f"{path}?uploadType={kind}&name={quote(key, safe='')}&fields=generation,size,crc32c{more}"
 
 
 def parse_url(url: str) -> tuple[str, str]:

@@ -41,7 +41,7 @@ from aiozarr.stores.local.atomic_write import (
     replace_files,
     version_of,
 )
-from aiozarr.stores.local.stored_file import IMPOSSIBLE_NAME, MISSING, encode_path, store_error
+from aiozarr.stores.local.stored_file import IMPOSSIBLE_NAME, MISSING, absolute_path, store_error
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -84,7 +84,7 @@ class LocalStore(BlockingStore):
             raise UnsupportedOperationError("LocalStore needs a POSIX file system")
         if not os.fspath(root):
             raise ValueError("a local store needs a root that is not empty")
-        self._root = os.path.abspath(encode_path(root))
+        self._root = absolute_path(root)
         self._base = self._root.rstrip(b"/") + b"/"
         self._durable = durable
         self._url = "file://" + percent_encoded(self._root)

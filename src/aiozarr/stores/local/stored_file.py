@@ -30,6 +30,21 @@ def encode_path(path: str | os.PathLike[str]) -> bytes:
         raise InvalidKeyError(f"the path {os.fspath(path)!a} has a lone surrogate, so no file has this name") from None
 
 
+def absolute_path(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a local path, made absolute.
+
+    Raises:
+        InvalidKeyError: it has a lone surrogate.
+        StoreError: it is relative, and the working directory has been deleted.
+    """
+    try:
+        return os.path.abspath(encode_path(path))
+    except FileNotFoundError:
+        raise StoreError(
+            f"the path {os.fspath(path)!r} is relative, and the working directory has been deleted"
+        ) from None
+
+
 def store_error(
     error: OSError, doing: str, *, store: str, key: str | None = None, range: ByteRange | None = None
 ) -> StoreError:

@@ -17,7 +17,7 @@ from aiozarr.errors import ChangedError, PreconditionFailedError, StoreError, Un
 from aiozarr.model import ByteRange, IfMatch, Precondition, Supports, Value, Version, check_key, is_met, resolve_range
 from aiozarr.stores.blocking import BlockingStore, in_thread, in_thread_uncancelled
 from aiozarr.stores.contract import Store, byte_view, check_max_bytes
-from aiozarr.stores.local.stored_file import encode_path, store_error
+from aiozarr.stores.local.stored_file import absolute_path, store_error
 from aiozarr.stores.zip.archive import open_archives
 from aiozarr.stores.zip.contents import Contents
 from aiozarr.stores.zip.format import Member
@@ -45,7 +45,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         if self._compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
         assert not isinstance(path_or_store, Store)
-        self._path = os.path.abspath(encode_path(path_or_store))
+        self._path = absolute_path(path_or_store)
         self._mode = mode
         return "file://" + quote(self._path)
 
