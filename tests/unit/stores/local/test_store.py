@@ -536,8 +536,8 @@ async def test_files_of_killed_writers_are_removed_and_those_of_living_ones_stay
 
 def test_a_lock_is_given_back_though_a_forked_child_holds_the_same_open_file(root: Path) -> None:
     root.mkdir()
-    with atomic_write._locked(os.fsencode(root)) as descriptor:
-        child = os.dup(descriptor)  # what a fork leaves in the child
+    with atomic_write._locked(os.fsencode(root)) as directory:
+        child = os.dup(directory.descriptor)  # what a fork leaves in the child
     other = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
