@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_REFERENCES = 1 << 27
 """References of one table that are in memory; they take 4 GB."""
 
+ROW_BYTES = 28
+"""Bytes that a reference takes in columns."""
+
 WHOLE = -1
 """A value in the column of lengths: the reference is to a whole object."""
 MISSING = -1
