@@ -35,6 +35,8 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 _NO_RESERVATION = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _MAX_CREATE_ATTEMPTS = 100
+_NEW_MODE = 0o666  # without the bits of the umask
+_OWN_FOLDER = b"/.aiozarr-"  # begins the names of folders that aiozarr makes for itself, with the mode that users want
 # Random bytes for each file would be one more system call.
 _PROCESS_NAME = os.urandom(8).hex().encode()
 _file_numbers = count()
@@ -110,7 +112,10 @@ class NewFile:
         self._is_locked = is_locked
         self.durable = durable
         self.directory = os.path.dirname(path)
-        self._temporary, self.descriptor, self.created = _create_temporary(self.directory, is_locked=is_locked)
+        # A journal, which names the objects of a store, is nobody else's while it is written.
+        self._is_own = _OWN_FOLDER in path
+        mode = _mode_of_replaced(path) if os.access(path, os.F_OK) else 0o600 if self._is_own else _NEW_MODE
+        self._temporary, self.descriptor, self.created = _create_temporary(self.directory, mode, is_locked=is_locked)
         if size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self.descriptor, 0, size)
@@ -158,8 +163,10 @@ class NewFile:
     def rename(self, precondition: Precondition | None) -> None:
         """Give the sealed file its name, and the mode of the file that it replaces, under the lock of its directory."""
         replaced = _check(self._path, precondition)
-        if replaced is not None and replaced.st_mode != os.stat(self._temporary).st_mode:
-            os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
+        if replaced is not None:
+            _take_mode(self._temporary, replaced)
+        elif self._is_own:
+            os.chmod(self._temporary, stat.S_IMODE(os.stat(self.directory).st_mode) & _NEW_MODE)
         os.replace(self._temporary, self._path)
 
     def abort(self) -> None:
@@ -241,22 +248,47 @@ def prune(path: bytes, root: bytes) -> None:
 # --- temporary files ---------------------------------------------------------------------------------------------
 
 
-def open_temporary(directory: bytes, *, is_locked: bool = True) -> tuple[bytes, int]:
+def _mode_of_replaced(path: bytes) -> int:
+    """Return the mode with which the future content of the file `path` is written: nobody else may read it meanwhile.
+
+    A new file has the group of this process, if its directory has no other rule.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _NEW_MODE
+    mode = stat.S_IMODE(status.st_mode) & _NEW_MODE
+    return mode if status.st_gid == os.getegid() else mode & ~stat.S_IRWXG
+
+
+def _take_mode(temporary: bytes, replaced: os.stat_result) -> None:
+    """Give a file the mode and the group of the one that it replaces, or no rights for a group that it cannot have."""
+    status, mode = os.stat(temporary), stat.S_IMODE(replaced.st_mode)
+    if status.st_gid != replaced.st_gid:
+        try:
+            os.chown(temporary, -1, replaced.st_gid)
+        except OSError:
+            mode &= ~stat.S_IRWXG
+    if stat.S_IMODE(status.st_mode) != mode:
+        os.chmod(temporary, mode)
+
+
+def open_temporary(directory: bytes, mode: int, *, is_locked: bool = True) -> tuple[bytes, int]:
     """Return path and descriptor of a new temporary file in `directory`. Its lock is held while it is open."""
     temporary = b"%s/%s%s-%x-%x" % (directory, TEMPORARY, _PROCESS_NAME, os.getpid(), next(_file_numbers))
-    descriptor = os.open(temporary, _CREATE, 0o666)
+    descriptor = os.open(temporary, _CREATE, mode)
     if is_locked:
         with suppress(OSError):  # without locks, only its age shows that a file has no writer
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return temporary, descriptor
 
 
-def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int, list[bytes]]:
+def _create_temporary(directory: bytes, mode: int, *, is_locked: bool) -> tuple[bytes, int, list[bytes]]:
     """Return (path, descriptor, directories that got a new entry) of a new temporary file in `directory`."""
     created: list[bytes] = []
     for _ in range(_MAX_CREATE_ATTEMPTS):
         try:
-            return *open_temporary(directory, is_locked=is_locked), created
+            return *open_temporary(directory, mode, is_locked=is_locked), created
         except FileExistsError:
             continue
         except FileNotFoundError:
