@@ -77,9 +77,9 @@ def made_patterns() -> Iterator[str]:
     """Iterate over the functions that make patterns."""
     for path, tree in modules().items():
         for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                if any(is_pattern_call(node) for node in ast.walk(function)):
-                    yield f"{path}:{function.name}"
+            is_function = isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and any(is_pattern_call(node) for node in ast.walk(function)):
+                yield f"{path}:{function.name}"
 
 
 @cache
@@ -177,7 +177,8 @@ def is_suspicious(pattern: str | bytes, flags: int, method: str, text: str) -> b
 
 def try_pattern(name: str, pattern: str | bytes, flags: int, method: str) -> None:
     """Match hostile texts. The process is killed by its bound of CPU time if one takes more than linear time."""
-    print(f"{name} ({method})", flush=True)
+    sys.stdout.write(f"{name} ({method})\n")
+    sys.stdout.flush()
     for head, first, second in hostile_texts(pieces_of(pattern, flags)):
         for end in ("\x01", ""):
             text, proven = [

@@ -78,6 +78,8 @@ def _options_of(config: Any) -> dict[str, Any]:
     if not hasattr(options, "endpoint_url"):
         return {}
     found = {"region": options.region, "endpoint_url": options.endpoint_url, "anon": options.anonymous or None}
+    if options.endpoint_url:  # whoever has written the repository has named it
+        found["foreign_endpoint"] = True
     if options.requester_pays:
         found["requester_pays"] = True
     return {name: value for name, value in found.items() if value is not None}

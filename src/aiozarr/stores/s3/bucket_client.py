@@ -49,6 +49,7 @@ from aiozarr.stores.s3.address import (
     find_endpoint,
     find_region,
     find_source,
+    is_foreign,
     parse_url,
     s3_options,
 )
@@ -120,6 +121,11 @@ class S3BucketClient(BucketClient):
         self._options = options
         self._origin: Source = find_source(options, os.environ, has_files())
         self._configured = read_configured(options.profile) if self._origin == "profile" else NOTHING_CONFIGURED
+        self._withholds = self._origin not in ("anonymous", "given") and is_foreign(
+            options, os.environ, self._configured
+        )
+        if self._withholds:
+            self._origin = "anonymous"
         endpoint = self._find_endpoint(None)
         self._secure = endpoint.web.secure
         self._region_known = (
@@ -231,7 +237,9 @@ class S3BucketClient(BucketClient):
 
     def error(self, response: Response) -> StoreError:
         error = super().error(response)
-        if error.status == 403 and self._origin == "anonymous":
+        if error.status == 403 and self._withholds:
+            error.message += "; credentials that were found are not sent to an endpoint that somebody else has named"
+        elif error.status == 403 and self._origin == "anonymous":
             error.message += "; anon=True sends no credentials"
         return error
 
