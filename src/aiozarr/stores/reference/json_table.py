@@ -208,11 +208,8 @@ class _Builder:
             text = _fill(url, templates)
             allowance += MAX_TEMPLATE_GROWTH * len(url) - len(text)
             if allowance < 0:
-                raise LimitError(
-                    f"templates make the URLs more than {MAX_TEMPLATE_GROWTH} times as long as the document has them",
-                    limit="template growth",
-                    allowed=MAX_TEMPLATE_GROWTH,
-                )
+                message = f"templates make the URLs more than {MAX_TEMPLATE_GROWTH} times as long as they are stored"
+                raise LimitError(message, limit="template growth", allowed=MAX_TEMPLATE_GROWTH)
             return text
 
         loaded.targets[:] = [filled(str(url)) for url in loaded.targets]
@@ -265,13 +262,8 @@ def _fill(url: str, templates: Mapping[str, str]) -> str:
 def check_url_length(url: str, key: str | None = None) -> None:
     """Raise `LimitError` if the URL of a reference, in the document `key`, is too long."""
     if len(url) > MAX_URL_LENGTH:
-        raise LimitError(
-            f"a reference has a URL of more than {MAX_URL_LENGTH} characters",
-            limit="URL length",
-            value=len(url),
-            allowed=MAX_URL_LENGTH,
-            key=key,
-        )
+        message = f"a reference has a URL of more than {MAX_URL_LENGTH} characters"
+        raise LimitError(message, limit="URL length", value=len(url), allowed=MAX_URL_LENGTH, key=key)
 
 
 def _inlined(key: str, text: str) -> bytes:

@@ -10,6 +10,7 @@ from math import ceil, prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError
@@ -46,8 +47,6 @@ MAX_RECORD_ROWS = 10_000_000
 """The most references of one record file."""
 MAX_LISTED_RECORDS = 1 << 20
 """The most record files of one array that are listed."""
-MAX_TABLE_BYTES = 1 << 32
-"""The most bytes that the record files of one table take in memory, as many as `MAX_REFERENCES` take."""
 _INLINED_BYTES = 100  # of an entry in a dictionary
 
 _COLUMNS = ("path", "offset", "size", "raw")
@@ -82,7 +81,6 @@ class _Record(NamedTuple):
     columns: ReferenceColumns
     urls: list[str]
     inlined: Mapping[int, bytes]
-    nbytes: int
 
 
 class ParquetTable(ReferenceTable):
@@ -173,11 +171,7 @@ class ParquetTable(ReferenceTable):
         except InvalidMetadataError as error:
             error.node = self._store.url_of(key)
             raise
-        records = [each for each in (*self._records.values(), record) if each is not None]
-        check_count(sum([len(each.columns) for each in records]))
-        if (nbytes := sum([each.nbytes for each in records])) > MAX_TABLE_BYTES:
-            message = f"the record files take {nbytes} bytes of memory; at most {MAX_TABLE_BYTES} are read"
-            raise LimitError(message, limit="record files", value=nbytes, allowed=MAX_TABLE_BYTES, key=key)
+        check_count(sum([len(each.columns) for each in (*self._records.values(), record) if each is not None]))
         self._records[part] = record
 
     def find(self, key: str) -> Found | None:
@@ -225,7 +219,7 @@ class ParquetTable(ReferenceTable):
 
 
 def read_record(data: Buffer, record_size: int, key: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> _Record:
-    """Return the references of a record file, of which one row group at a time is decoded.
+    """Return the references of a record file.
 
     Raises:
         InvalidMetadataError: it is not a record file.
@@ -240,52 +234,48 @@ def read_record(data: Buffer, record_size: int, key: str, max_bytes: int = MAX_D
         if rows > record_size:
             message = f"the record file has {rows} references, and its table has {record_size} in each"
             raise LimitError(message, limit="record_size", value=rows, allowed=record_size, key=key)
-        names = [name for name in _COLUMNS if _has_column(metadata.schema.to_arrow_schema(), name, pa.types)]
-        check_document(ROW_BYTES * rows + _page_bytes(metadata, names), max_bytes, key)
+        schema = metadata.schema.to_arrow_schema()
+        names = [name for name in _COLUMNS if _has_column(schema, name, pa.types)]
+        row_bytes = ROW_BYTES + (_INLINED_BYTES if "raw" in names else 0)
+        check_document(row_bytes * rows + _page_bytes(metadata, names), max_bytes, key)
         # Values that occur many times, as most paths do, are decoded once.
         texts = [name for name in names if name in _TEXTS]
         source = parquet.ParquetFile(BytesIO(data), metadata=metadata, read_dictionary=texts)
-        objects = np.full(rows, MISSING, np.int32)
-        ranges = {name: np.zeros(rows, np.int64) for name in _COLUMNS if name not in _TEXTS}
-        numbers: dict[str, int] = {}
-        inlined: dict[int, bytes] = {}
-        nbytes, at = ROW_BYTES * rows, 0
-        for group in range(source.num_row_groups):
-            table = source.read_row_group(group, columns=names)
-            for name in names:
-                begin = at
-                for chunk in table.column(name).chunks:
-                    here, begin = slice(begin, begin + len(chunk)), begin + len(chunk)
-                    if name not in _TEXTS:
-                        ranges[name][here] = chunk.fill_null(0).to_numpy(zero_copy_only=False)
-                        continue
-                    chunk = chunk if isinstance(chunk, pa.DictionaryArray) else chunk.dictionary_encode()
-                    indices = chunk.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
-                    nbytes += chunk.dictionary.nbytes
-                    nbytes += _INLINED_BYTES * int((indices != MISSING).sum()) if name == "raw" else 0
-                    check_document(nbytes, max_bytes, key)
-                    entries = chunk.dictionary.to_pylist()
-                    if name == "raw":
-                        values = [None if text is None else _raw_bytes(text) for text in entries]
-                        for row in np.flatnonzero(indices != MISSING).tolist():
-                            if (value := values[indices[row]]) is not None:
-                                inlined[here.start + row] = value
-                    else:
-                        found = [
-                            MISSING if text is None else numbers.setdefault(_checked_url(text, key), len(numbers))
-                            for text in entries
-                        ]
-                        objects[here] = np.array([*found, MISSING], np.int32)[indices]
-            at += table.num_rows
+        table = source.read(columns=names)
+        columns = {name: table.column(name).combine_chunks() for name in names}
+        objects, urls = _entries(columns.get("path"), rows, pa)
+        urls = [url if isinstance(url, str) else url.decode() for url in urls]
+        for url in urls:
+            check_url_length(url, key)
+        starts, lengths = (_numbers(columns.get(name), rows) for name in ("offset", "size"))
+        numbers, raw = _entries(columns.get("raw"), rows, pa)
+        values = list(map(_raw_bytes, raw))
     except (pa.ArrowException, OSError, ValueError, AttributeError) as error:
         raise InvalidMetadataError(f"not a record file of references: {str(error)[:200]}", key=key) from None
-    starts, lengths = ranges["offset"], ranges["size"]
+    inlined = {row: values[numbers[row]] for row in np.flatnonzero(numbers != MISSING).tolist()}
     for row in np.flatnonzero((starts < 0) | (lengths < 0) | (starts + lengths < 0)).tolist():
         check_reference(f"{key}, row {row}", int(starts[row]), int(lengths[row]))
         raise LimitError(f"row {row} of a record file ends beyond 2**63 - 1", limit="reference end", key=key)
     lengths[(starts == 0) & (lengths == 0)] = WHOLE
-    columns = ReferenceColumns(KeyFamily("", "", 1), (rows,), None, objects, starts, lengths)
-    return _Record(columns, list(numbers), inlined, nbytes)
+    return _Record(ReferenceColumns(KeyFamily("", "", 1), (rows,), None, objects, starts, lengths), urls, inlined)
+
+
+def _entries(column: Any, rows: int, arrow: Any) -> tuple[NDArray[np.int32], list[Any]]:
+    """Return for each row the number of its text, or `MISSING`, and the texts, each once."""
+    if column is None:
+        return np.full(rows, MISSING, np.int32), []
+    column = column if isinstance(column, arrow.DictionaryArray) else column.dictionary_encode()
+    return (
+        column.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int32),
+        column.dictionary.to_pylist(),
+    )
+
+
+def _numbers(column: Any, rows: int) -> NDArray[np.int64]:
+    if column is None:
+        return np.zeros(rows, np.int64)
+    numbers: NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def _has_column(schema: Any, name: str, types: Any) -> bool:
@@ -297,32 +287,21 @@ def _has_column(schema: Any, name: str, types: Any) -> bool:
     if name not in schema.names:
         return False
     kind = schema.field(name).type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    is_text = (
-        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
-    )
+    kind = kind.value_type if types.is_dictionary(kind) else kind
     is_number = types.is_integer(kind) or types.is_floating(kind)
     if types.is_null(kind) or (name in _TEXTS and is_number):
         return False
-    if is_text is not (name in _TEXTS) or not (is_text or is_number):
+    texts = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    if not (is_number or (name in _TEXTS and any([is_kind(kind) for is_kind in texts]))):
         raise ValueError(f"the column {name!r} is of the type {str(kind)[:100]}")
     return True
 
 
 def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
     """Return how many bytes the pages of some columns take before they are decoded, as the file says."""
-    total = 0
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        columns = map(group.column, range(group.num_columns))
-        total += sum([column.total_uncompressed_size for column in columns if column.path_in_schema in names])
-    return total
-
-
-def _checked_url(text: str | bytes, key: str) -> str:
-    url = text if isinstance(text, str) else text.decode()
-    check_url_length(url, key)
-    return url
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return sum([column.total_uncompressed_size for column in columns if column.path_in_schema in names])
 
 
 def _parse_members(document: Buffer) -> tuple[dict[str, Any], int]:

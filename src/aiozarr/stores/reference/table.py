@@ -247,25 +247,15 @@ class ReferenceRows:
 def check_document(nbytes: int, max_bytes: int, key: str) -> None:
     """Raise `LimitError` if the references in the document `key` take more than `max_bytes` bytes."""
     if nbytes > max_bytes:
-        raise LimitError(
-            f"the references in {key!r} take {nbytes} bytes; at most {max_bytes} are read, and "
-            "Settings.max_metadata_bytes bounds them, too",
-            limit="max_metadata_bytes",
-            value=nbytes,
-            allowed=max_bytes,
-            key=key,
-        )
+        message = f"the references in {key!r} take {nbytes} bytes; at most {max_bytes} are read (max_metadata_bytes)"
+        raise LimitError(message, limit="max_metadata_bytes", value=nbytes, allowed=max_bytes, key=key)
 
 
 def check_families(count: int) -> None:
     """Raise `LimitError` if a table has more than `MAX_FAMILIES` key families."""
     if count > MAX_FAMILIES:
-        raise LimitError(
-            f"the references are of more than {MAX_FAMILIES} arrays",
-            limit="arrays of references",
-            value=count,
-            allowed=MAX_FAMILIES,
-        )
+        message = f"the references are of more than {MAX_FAMILIES} arrays"
+        raise LimitError(message, limit="arrays of references", value=count, allowed=MAX_FAMILIES)
 
 
 def sort_below(prefix: str, names: Iterable[str], keys: set[str], prefixes: set[str]) -> None:

@@ -151,7 +151,6 @@ def test_a_value_that_occurs_many_times_is_decoded_once(text: str | bytes) -> No
     data = repeated("path" if isinstance(text, str) else "raw", text, rows, dictionary=True)
     assert len(data) < 20_000
     found = read_record(data, rows, "refs.0.parq")
-    assert found.nbytes < 2 << 20
     assert found.urls == ([text] if isinstance(text, str) else [])
     assert len({id(value) for value in found.inlined.values()}) == len(found.inlined) // rows
 
