@@ -25,7 +25,7 @@ aiozarr.hierarchy: array attributes changes indexer node node_access open openin
 aiozarr.metadata: consolidated data_type document extensions format_rules formats number_types records v3
 aiozarr.schedule: coalesce events requests
 aiozarr.stores: blocking capabilities contract local schemes urls
-aiozarr.stores.local: atomic_write store stored_file
+aiozarr.stores.local: atomic_write open_directory store stored_file
 """
 # Further ones of a blocking read.
 NEEDED_BLOCKING = {"aiozarr.sync", "aiozarr.sync.array", "aiozarr.sync.opening", "aiozarr.sync.wait"}

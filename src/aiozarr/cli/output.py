@@ -236,7 +236,9 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             return
         target, mode, name = temporary
         try:
-            with open(name, "xb") as file:
+            # Nobody else may open it before it has the mode of the file that it replaces.
+            first_mode = 0o666 if mode is None else 0o600
+            with open(name, "xb", opener=lambda path, flags: os.open(path, flags, first_mode)) as file:
                 if mode is not None:
                     os.chmod(name, mode)
                 yield file

@@ -18,7 +18,7 @@ PositionalSelection: TypeAlias = tuple[Any, ...]
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _TIME = re.compile(r"-?\d+-\d\d-\d\d[T ]\d\d:\d\d")
-_SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
+_SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*+(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
 
 
 def _combined(_ctx: click.Context, param: click.Parameter, selections: tuple[Any, ...]) -> Any:

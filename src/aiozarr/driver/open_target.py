@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from aiozarr.driver.spec import Spec, is_spec
@@ -118,7 +119,7 @@ async def open_any(
 
 async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> TensorView:
     """Open the array that a spec describes, a mapping or a URL pipeline; raises the errors of `open`."""
-    parsed = Spec.parse(spec)
+    parsed = _parse(spec, schemes)
     target = parsed.kvstore.target
     check_schemes("memory://" if isinstance(target, MemoryStore) else target, schemes)
     if endpoint := parsed.kvstore.options.get("endpoint_url"):
@@ -129,6 +130,15 @@ async def open_spec(spec: Any, schemes: Collection[str] | None = None) -> Tensor
         if not parsed.is_automatic:
             raise
         # The newer format comes first, as for other targets.
-        parsed = Spec.parse(spec, automatic="zarr")
+        parsed = _parse(spec, schemes, automatic="zarr")
         stored = await open_stored(parsed)
     return TensorView(stored, parsed.view_transform(stored.facts))
+
+
+def _parse(spec: Any, schemes: Collection[str] | None, **keywords: Any) -> Spec:
+    """Parse a spec. With `schemes` it is a stranger's, whose endpoint gets no credentials of this machine."""
+    parsed = Spec.parse(spec, **keywords)
+    options = parsed.kvstore.options
+    if schemes is None or "endpoint_url" not in options:
+        return parsed
+    return replace(parsed, kvstore=replace(parsed.kvstore, options={**options, "foreign_endpoint": True}))

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiozarr.errors import StoreError, UnknownSchemeError
-from aiozarr.settings import Settings
+from aiozarr.settings import DEFAULT_SETTINGS, Settings
 from aiozarr.stores import Store, from_url
 from aiozarr.stores.blocking import in_thread
+from aiozarr.stores.capabilities import LocatingStore
 from aiozarr.stores.schemes import REMOTE_STORES
 
 if TYPE_CHECKING:
@@ -41,15 +42,30 @@ async def opened_store(
     if isinstance(target, Store):
         if storage_options:
             raise TypeError("storage_options go with a URL; a Store already has its own")
+        _limit_documents(target, settings)
         yield target, False
         return
     # Imports client libraries and looks up credentials, which would hold up the loop.
     store = await in_thread(lambda: make_store(target, storage_options, settings))
+    _limit_documents(store, settings)
     try:
         yield store, True
     except BaseException:
         await store.aclose()
         raise
+
+
+def _limit_documents(store: Store, settings: Settings) -> None:
+    """Apply `max_metadata_bytes` to documents of references if it is lower than the default, which is too low for them.
+
+    Such a document describes all chunks of many arrays.
+    """
+    inner: object = store
+    while isinstance(inner, Store) and not isinstance(inner, LocatingStore):
+        inner = getattr(inner, "store", None)
+    if isinstance(inner, LocatingStore):
+        max_bytes = settings.max_metadata_bytes
+        inner.limit_documents(max_bytes if max_bytes < DEFAULT_SETTINGS.max_metadata_bytes else None)
 
 
 async def close_own_store(store: Store) -> None:

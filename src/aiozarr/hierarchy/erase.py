@@ -86,9 +86,9 @@ async def erase_node(access: NodeAccess) -> None:
 async def _erase_documents(access: NodeAccess, keys: list[str]) -> None:
     """Erase documents in the reverse order of storing, so that no reader sees a node without its attributes."""
     for turn in (2, 1, 0):
-        await for_each(
-            access.scheduled.erase, [access.prefix + key for key in keys if document_write_order(key) == turn]
-        )
+        chosen = [access.prefix + key for key in keys if document_write_order(key) == turn]
+        if chosen:
+            await access.scheduled.erase_values(chosen)
 
 
 async def _chunk_keys(access: NodeAccess) -> Iterator[str]:

@@ -157,6 +157,12 @@ class LocatingStore(Store):
             LookupError: `prepare` must be called first.
         """
 
+    def limit_documents(self, max_bytes: int | None) -> None:
+        """Bound the bytes of each document of references that is read from now on, stored and decoded.
+
+        None: the bounds of the store. Stores without documents have none.
+        """
+
 
 class CopyFromStore(Store):
     """A store that may have its server copy an object of another store."""

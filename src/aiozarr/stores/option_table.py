@@ -25,7 +25,7 @@ _YES = frozenset({"true", "1", "yes", "on"})
 _TRUE = _YES | {"requester"}
 _FALSE = frozenset({"false", "0", "no", "off", ""})
 
-_SPAN = re.compile(r"(\d+)\s*([A-Za-z]+)\s*")
+_SPAN = re.compile(r"(?<!\d)(\d+)\s*([A-Za-z]+)\s*")
 _UNITS = {
     1e-9: ("nsec", "ns"),
     1e-6: ("usec", "us"),

@@ -21,6 +21,7 @@ from aiozarr.stores import LocalStore
 from aiozarr.stores.blocking import in_thread, in_thread_uncancelled, iterate_in_thread
 from aiozarr.stores.capabilities import PROBE_PREFIX, UploadStore
 from aiozarr.stores.local.atomic_write import prune, remove_files
+from aiozarr.stores.local.open_directory import OpenDirectory
 from aiozarr.stores.local.stored_file import store_error
 from aiozarr.stores.local.walk import abandoned_files
 from aiozarr.stores.wrapper_store import WrapperStore
@@ -119,7 +120,8 @@ async def _clean_directory(directory: str, url: str, *, is_deep: bool, delete: b
 
 def _remove(path: bytes, root: bytes) -> None:
     folder, name = os.path.split(path)
-    remove_files(folder, [name], durable=False)
+    with OpenDirectory.below(root, folder) as directory:
+        remove_files(directory, [name], durable=False)
     prune(folder, root)  # a killed writer may have made the directory for this file
 
 

@@ -373,7 +373,9 @@ class CopyDestination:
         if changes:
             from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
-            await self.destination.erase_values(list(changes))
+            await self.destination.erase_values([key for key in changes if key not in self._linked_documents])
+            for key in self._linked_documents & changes.keys():
+                await self.destination.erase(key)
             for key, change in changes.items():
                 erasures.record(self._store, node_of(key))
                 if change.was_array:

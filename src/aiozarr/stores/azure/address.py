@@ -182,7 +182,7 @@ SCHEMES = ("az", "azure", "abfs", "abfss")
 ACCOUNT_NAMES = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT")
 """Variables of the environment: obstore and adlfs read the first, the Azure CLI the second."""
 
-_ENDPOINTS = ("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+ENDPOINTS = ("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
 # "Naming and referencing containers, blobs, and metadata" in Azure's documentation; `$` marks those of Azure itself.
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*|\$root|\$web|\$logs")
@@ -313,7 +313,7 @@ def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, st
             account, endpoint, secondary = account or found.account, found.endpoint, found.secondary
     account = account or next((environ[name] for name in ACCOUNT_NAMES if environ.get(name)), None)
     if endpoint is None and url.account is None:
-        endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), None)
+        endpoint = next((environ[name] for name in ENDPOINTS if environ.get(name)), None)
     if endpoint is None:
         if account is None:
             raise ValueError("no storage account is named: the option 'account_name' says which")

@@ -24,6 +24,7 @@ from aiozarr.stores.azure.address import (
     ACCOUNT_NAMES,
     EMULATOR_ACCOUNT,
     EMULATOR_KEY,
+    ENDPOINTS,
     AzureEndpoint,
     AzureOptions,
     environment_connection,
@@ -201,7 +202,8 @@ def _from_environment(options: AzureOptions, environ: Mapping[str, str], endpoin
         named = environment_connection(environ)
         if key := named.key or _first(environ, _KEYS):
             return AzureCredentials("key", key, found=True)
-        if signature := named.sas or _first(environ, _SIGNATURES):
+        signature = named.sas or (_first(environ, _SIGNATURES) if _is_chosen(options, environ, endpoint) else None)
+        if signature:
             return AzureCredentials("sas", signature.removeprefix("?"), found=True)
     if options.use_emulator is None and is_set(environ, "AZURE_STORAGE_USE_EMULATOR"):
         return AzureCredentials("key", EMULATOR_KEY, found=True)
@@ -214,6 +216,18 @@ def _concerns(environ: Mapping[str, str], account: str) -> bool:
     """Return whether keys and signatures in the environment can be for `account`: it names that account, or none."""
     named = environment_connection(environ).account or _first(environ, ACCOUNT_NAMES)
     return named in (None, account)
+
+
+def _is_chosen(options: AzureOptions, environ: Mapping[str, str], endpoint: AzureEndpoint) -> bool:
+    """Return whether options or environment name the account, which then gets signatures of the environment.
+
+    A signature is sent as it is, so that an account which only a URL names does not get it.
+    """
+    if endpoint.account in (options.account_name, _first(environ, ACCOUNT_NAMES)):
+        return True
+    given = options.endpoint_url or options.account_host or options.connection_string
+    own = _first(environ, ENDPOINTS)
+    return given is not None or (own is not None and endpoint.endpoint.startswith(own.rstrip("/")))
 
 
 def _found_identity(options: AzureOptions, environ: Mapping[str, str]) -> AzureIdentity:

@@ -293,8 +293,11 @@ MIN_SECRET_CHARACTERS = 3
 
 _SECRET = re.compile(r"secret|pass|pwd|token|key|auth|sig|sas|cred|cookie|header|connection_string|cert", re.IGNORECASE)
 _PASSWORD = re.compile(r"(://[^:@/]*):[^/]*@")
-# In any URL, because a server may have redirected the client. The repr of aiohttp's errors contains headers.
-_REVEALING = re.compile(r"://[^/\s'\"]*@|://[^\s'\"]*\?[^\s'\"]*=|authorization", re.IGNORECASE)
+# The repr of aiohttp's errors contains headers.
+_REVEALING = re.compile(r"://[^/\s'\"]*@|authorization", re.IGNORECASE)
+_WORD = re.compile(r"[^\s'\"]+")
+MAX_SHOWN_CHARACTERS = 10_000
+"""Longer texts of a file system's errors, which may be a server's, are not searched for secrets, and not shown."""
 
 
 def secrets_of(recipe: InstanceSource | UrlSource, *more: str) -> frozenset[str]:
@@ -306,7 +309,21 @@ def secrets_of(recipe: InstanceSource | UrlSource, *more: str) -> frozenset[str]
 
 def reveals(error: BaseException, secrets: frozenset[str]) -> bool:
     """Return whether `error` or a cause contains one of `secrets`, or any secret in a URL or a header."""
-    return any(_REVEALING.search(text) or any(each in text for each in secrets) for text in _texts(error))
+    return any(
+        len(text) > MAX_SHOWN_CHARACTERS
+        or _REVEALING.search(text)
+        or any(_has_query(word) for word in _WORD.findall(text))
+        or any(each in text for each in secrets)
+        for text in _texts(error)
+    )
+
+
+def _has_query(word: str) -> bool:
+    """Return whether a word contains a URL with a query, of any host, because a server may have redirected the client.
+
+    A pattern for this would have overlapping parts, which takes cubic time on a hostile server's text.
+    """
+    return "=" in word.partition("://")[2].partition("?")[2]
 
 
 def without_secrets(url: str) -> str:

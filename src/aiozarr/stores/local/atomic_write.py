@@ -22,7 +22,8 @@ from itertools import count, groupby
 
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import UnsafeWriteWarning
-from aiozarr.model import IfAbsent, IfMatch, Precondition, Version
+from aiozarr.model import IfAbsent, Precondition, Version
+from aiozarr.stores.local.open_directory import DIRECTORY, OpenDirectory
 
 if sys.platform != "win32":  # LocalStore refuses Windows
     import fcntl
@@ -31,10 +32,11 @@ if sys.platform != "win32":  # LocalStore refuses Windows
 TEMPORARY = b".aiozarr-write~"
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EBADF})
 _NO_RESERVATION = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _MAX_CREATE_ATTEMPTS = 100
+_NEW_MODE = 0o666  # without the bits of the umask
+_OWN_FOLDER = b"/.aiozarr-"  # begins the names of folders that aiozarr makes for itself, with the mode that users want
 # Random bytes for each file would be one more system call.
 _PROCESS_NAME = os.urandom(8).hex().encode()
 _file_numbers = count()
@@ -110,7 +112,10 @@ class NewFile:
         self._is_locked = is_locked
         self.durable = durable
         self.directory = os.path.dirname(path)
-        self._temporary, self.descriptor, self.created = _create_temporary(self.directory, is_locked=is_locked)
+        # A journal, which names the objects of a store, is nobody else's while it is written.
+        self._is_own = _OWN_FOLDER in path
+        mode = _mode_of_replaced(path) if os.access(path, os.F_OK) else 0o600 if self._is_own else _NEW_MODE
+        self._temporary, self.descriptor, self.created = _create_temporary(self.directory, mode, is_locked=is_locked)
         if size and hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(self.descriptor, 0, size)
@@ -158,8 +163,10 @@ class NewFile:
     def rename(self, precondition: Precondition | None) -> None:
         """Give the sealed file its name, and the mode of the file that it replaces, under the lock of its directory."""
         replaced = _check(self._path, precondition)
-        if replaced is not None and replaced.st_mode != os.stat(self._temporary).st_mode:
-            os.chmod(self._temporary, stat.S_IMODE(replaced.st_mode))
+        if replaced is not None:
+            _take_mode(self._temporary, replaced)
+        elif self._is_own:
+            os.chmod(self._temporary, stat.S_IMODE(os.stat(self.directory).st_mode) & _NEW_MODE)
         os.replace(self._temporary, self._path)
 
     def abort(self) -> None:
@@ -180,7 +187,7 @@ def _rename(files: Sequence[NewFile], precondition: Precondition | None) -> None
         for file in files:
             file.rename(precondition)
         if files[0].durable:
-            os.fsync(locked)
+            os.fsync(locked.descriptor)
     for file in files:
         if file.durable:
             for parent in file.created:
@@ -194,58 +201,94 @@ def remove_file(path: bytes, durable: bool, version: Version | None = None) -> N
         UnmetPreconditionError: `version` is given, and the file has another one or does not exist.
         OSError: it could not be removed.
     """
-    with suppress(FileNotFoundError, NotADirectoryError), _locked(os.path.dirname(path)) as locked:
-        if version is not None:
-            _check(path, IfMatch(version))
-        if _is_directory(path):
-            return
-        os.unlink(path)
-        if durable:
-            os.fsync(locked)
+    above, name = os.path.split(path)
+    with suppress(FileNotFoundError, NotADirectoryError), _locked(above) as directory:
+        status = status_behind_link(directory, name)
+        if version is not None and (status is None or version_of(status) != version):
+            raise UnmetPreconditionError
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            directory.unlink(name)
+            if durable:
+                os.fsync(directory.descriptor)
         return
     if version is not None:
         raise UnmetPreconditionError
 
 
-def remove_files(directory: bytes, names: list[bytes], durable: bool) -> None:
+def status_behind_link(directory: OpenDirectory, name: bytes) -> os.stat_result | None:
+    """Return the status of what an entry is, or leads to; None if that does not exist."""
+    try:
+        return directory.status(name, follows_link=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+    return None
+
+
+def remove_files(directory: OpenDirectory, names: list[bytes], durable: bool) -> None:
     """Remove the files and links `names` of `directory`; missing ones are skipped."""
-    with suppress(FileNotFoundError, NotADirectoryError), _locked(directory) as locked:
+    with _exclusive(directory.descriptor, directory.path):
         for name in names:
-            with suppress(FileNotFoundError):
-                os.unlink(directory + b"/" + name)
+            directory.unlink(name)
         if durable:
-            os.fsync(locked)
+            os.fsync(directory.descriptor)
 
 
-def prune(directory: bytes, root: bytes) -> None:
-    """Remove `directory` and its parents below `root` while they are empty."""
-    while len(directory) > len(root):
+def prune(path: bytes, root: bytes) -> None:
+    """Remove the directory `path` and its parents below `root` while they are empty. No link is followed."""
+    while len(path) > len(root):
+        path, name = os.path.split(path)
         try:
-            os.rmdir(directory)
+            with OpenDirectory.below(root, path) as directory:
+                directory.rmdir(name)
         except OSError:  # not empty, removed, a link, or without permission: its parents cannot be removed either
             return
-        directory = os.path.dirname(directory)
 
 
 # --- temporary files ---------------------------------------------------------------------------------------------
 
 
-def open_temporary(directory: bytes, *, is_locked: bool = True) -> tuple[bytes, int]:
+def _mode_of_replaced(path: bytes) -> int:
+    """Return the mode with which the future content of the file `path` is written: nobody else may read it meanwhile.
+
+    A new file has the group of this process, if its directory has no other rule.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _NEW_MODE
+    mode = stat.S_IMODE(status.st_mode) & _NEW_MODE
+    return mode if status.st_gid == os.getegid() else mode & ~stat.S_IRWXG
+
+
+def _take_mode(temporary: bytes, replaced: os.stat_result) -> None:
+    """Give a file the mode and the group of the one that it replaces, or no rights for a group that it cannot have."""
+    status, mode = os.stat(temporary), stat.S_IMODE(replaced.st_mode)
+    if status.st_gid != replaced.st_gid:
+        try:
+            os.chown(temporary, -1, replaced.st_gid)
+        except OSError:
+            mode &= ~stat.S_IRWXG
+    if stat.S_IMODE(status.st_mode) != mode:
+        os.chmod(temporary, mode)
+
+
+def open_temporary(directory: bytes, mode: int, *, is_locked: bool = True) -> tuple[bytes, int]:
     """Return path and descriptor of a new temporary file in `directory`. Its lock is held while it is open."""
     temporary = b"%s/%s%s-%x-%x" % (directory, TEMPORARY, _PROCESS_NAME, os.getpid(), next(_file_numbers))
-    descriptor = os.open(temporary, _CREATE, 0o666)
+    descriptor = os.open(temporary, _CREATE, mode)
     if is_locked:
         with suppress(OSError):  # without locks, only its age shows that a file has no writer
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return temporary, descriptor
 
 
-def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int, list[bytes]]:
+def _create_temporary(directory: bytes, mode: int, *, is_locked: bool) -> tuple[bytes, int, list[bytes]]:
     """Return (path, descriptor, directories that got a new entry) of a new temporary file in `directory`."""
     created: list[bytes] = []
     for _ in range(_MAX_CREATE_ATTEMPTS):
         try:
-            return *open_temporary(directory, is_locked=is_locked), created
+            return *open_temporary(directory, mode, is_locked=is_locked), created
         except FileExistsError:
             continue
         except FileNotFoundError:
@@ -256,10 +299,14 @@ def _create_temporary(directory: bytes, *, is_locked: bool) -> tuple[bytes, int,
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
 
-def has_writer(path: bytes) -> bool:
-    """Return whether the temporary file `path` may have a writer: whether its lock is held, or cannot be checked."""
+def has_writer(path: bytes, directory: OpenDirectory | None = None) -> bool:
+    """Return whether the temporary file `path`, or the one of this name in `directory`, may have a writer.
+
+    It may if its lock is held, or cannot be checked.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, flags) if directory is None else directory.open(path, flags)
     except FileNotFoundError:
         return False
     except OSError:
@@ -314,7 +361,7 @@ def _flush(descriptor: int) -> None:
 
 def flush_directory(directory: bytes) -> None:
     """Flush the names in `directory` to the device."""
-    descriptor = os.open(directory, _DIRECTORY)
+    descriptor = os.open(directory, DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
@@ -325,18 +372,14 @@ def flush_directory(directory: bytes) -> None:
 
 
 @contextmanager
-def _locked(directory: bytes) -> Iterator[int]:
-    """Hold the lock of `directory`, and yield its descriptor."""
+def _locked(path: bytes) -> Iterator[OpenDirectory]:
+    """Open the directory `path`, hold its lock, and yield it."""
     while True:
-        descriptor = os.open(directory, _DIRECTORY)
-        try:
-            with _exclusive(descriptor, directory):
-                # The directory may have been pruned and created again meanwhile, with another inode and lock.
-                if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
-                    yield descriptor
-                    return
-        finally:
-            os.close(descriptor)
+        with OpenDirectory(path) as directory, _exclusive(directory.descriptor, path):
+            # The directory may have been pruned and created again meanwhile, with another inode and lock.
+            if os.path.samestat(os.fstat(directory.descriptor), os.stat(path)):
+                yield directory
+                return
 
 
 @contextmanager
@@ -390,10 +433,3 @@ def _remove_empty(path: bytes) -> None:
         os.rmdir(path)
     except OSError as error:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path) from error
-
-
-def _is_directory(path: bytes) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(path).st_mode)
-    except FileNotFoundError:
-        return False

@@ -308,6 +308,23 @@ class LocalStore(BlockingStore):
     async def stat(self, key: str) -> Entry | None:
         return await in_thread(lambda: self.stat_now(key))
 
+    async def erase_values(self, keys: Iterable[str]) -> None:
+        """Remove all of `keys`. Unlike `erase`, it does not follow a link to a directory on the way to a key.
+
+        Raises:
+            StoreError: a key lies behind such a link, or could not be removed.
+        """
+        from aiozarr.stores.local import walk
+
+        checked = [check_key(key, store=self._url) for key in keys]
+        paths = [self._base + key.encode() for key in checked if not _is_reserved(key)]
+        try:
+            async with aclosing(iterate_in_thread(walk.remove_keys(self._root, paths, self._durable))) as steps:
+                async for _ in steps:
+                    pass
+        except OSError as error:
+            raise self._typed(error, "erasing", error.filename[len(self._base) :].decode()) from error
+
     async def erase_prefix(self, prefix: str) -> None:
         from aiozarr.stores.local import walk
 
@@ -381,6 +398,9 @@ class LocalStore(BlockingStore):
     def _typed(self, error: OSError, doing: str, key: str | None) -> StoreError:
         if error.errno in IMPOSSIBLE_NAME:
             return InvalidKeyError("the file system cannot store this name", key=key, store=self._url)
+        if error.errno == errno.ELOOP and doing == "erasing":
+            reason = "a link to a directory is on the way to it, and nothing behind a link is erased; erase the link"
+            return StoreError(reason, key=key, store=self._url)
         if error.errno == errno.EISDIR:
             return StoreError(f"{doing} failed: there are other keys below this one", key=key, store=self._url)
         if error.errno == errno.ENOTDIR:

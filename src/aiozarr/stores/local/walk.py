@@ -13,11 +13,21 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import groupby
+from typing import Any
 
 from aiozarr.model import Entry
-from aiozarr.stores.local.atomic_write import TEMPORARY, has_writer, prune, remove_files, version_of
+from aiozarr.stores.local.atomic_write import (
+    TEMPORARY,
+    has_writer,
+    prune,
+    remove_files,
+    status_behind_link,
+    version_of,
+)
+from aiozarr.stores.local.open_directory import OpenDirectory
 from aiozarr.stores.local.stored_file import MISSING
 
 BATCH_ENTRIES = 512
@@ -102,32 +112,66 @@ def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
     Raises:
         OSError: a directory could not be read, or a file could not be removed.
     """
-    if start != root and os.path.islink(start):
-        remove_files(os.path.dirname(start), [os.path.basename(start)], durable)
-        prune(os.path.dirname(start), root)
-        return
-    seen: list[bytes] = []
-    pending = [start]
-    while pending:
-        directory = pending.pop()
-        seen.append(directory)
-        names: list[bytes] = []
-        for found in _scandir(directory):
-            if _name(found) is None and not _is_abandoned(found):
-                continue
+    above, name = (root, None) if start == root else os.path.split(start)
+    try:
+        with OpenDirectory.below(root, above) as directory:
+            yield from _remove_contents(directory, durable, name)
+    except OSError as error:
+        if error.errno not in MISSING:
+            raise
+    if name is not None:
+        prune(above, root)
+
+
+def _remove_contents(directory: OpenDirectory, durable: bool, only: bytes | None = None) -> Iterator[int]:
+    """Remove the contents of a directory, or only those of one directory in it, with this directory."""
+    files: list[bytes] = []
+    directories: list[bytes] = [] if only is None else [only]
+    for name, found in directory.entries() if only is None else ():
+        if _is_key(name) or _is_abandoned(found, name, directory):
             if found.is_dir(follow_symlinks=False):
-                pending.append(found.path)
+                directories.append(name)
             elif found.is_file(follow_symlinks=False) or found.is_symlink():
-                names.append(found.name)
-        for first in range(0, len(names), BATCH_ENTRIES):
-            remove_files(directory, names[first : first + BATCH_ENTRIES], durable)
-            yield len(names[first : first + BATCH_ENTRIES])
-    for directory in reversed(seen):
-        if directory != root:
-            with suppress(OSError):  # it contains something that is not a key
-                os.rmdir(directory)
-    if start != root:
-        prune(os.path.dirname(start), root)
+                files.append(name)
+    for first in range(0, len(files), BATCH_ENTRIES):
+        remove_files(directory, files[first : first + BATCH_ENTRIES], durable)
+        yield len(files[first : first + BATCH_ENTRIES])
+    for name in directories:
+        try:
+            inner = OpenDirectory(name, directory)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                remove_files(directory, [name], durable)
+            elif error.errno not in MISSING:
+                raise
+            continue
+        with inner:
+            yield from _remove_contents(inner, durable)
+        with suppress(OSError):  # it contains something that is not a key
+            directory.rmdir(name)
+
+
+def remove_keys(root: bytes, paths: Iterable[bytes], durable: bool) -> Iterator[int]:
+    """Remove files and links at `paths`; yields the number of each step. Directories and links to them stay.
+
+    Raises:
+        OSError: a file could not be removed, which `filename` has; `ELOOP` if it lies behind a link to a directory.
+    """
+    for above, group in groupby(sorted(paths, key=os.path.dirname), os.path.dirname):
+        names = [os.path.basename(path) for path in group]
+        try:
+            with OpenDirectory.below(root, above) as directory:
+                status = [status_behind_link(directory, name) for name in names]
+                is_directory = [each is not None and stat.S_ISDIR(each.st_mode) for each in status]
+                files = [name for name, skipped in zip(names, is_directory, strict=True) if not skipped]
+                remove_files(directory, files, durable)
+        except OSError as error:
+            if error.errno in MISSING:
+                continue
+            error.filename = b"%s/%s" % (above, names[0])
+            raise
+        prune(above, root)
+        yield len(names)
 
 
 def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
@@ -138,19 +182,31 @@ def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
     latest = None if older_than is None else time.time() - older_than
     pending = [root]
     while pending:
-        directory = pending.pop()
-        old: list[bytes] = []
-        for found in _scandir(directory):
-            if found.is_dir(follow_symlinks=False):
-                pending.append(found.path)
-            elif found.name.startswith(TEMPORARY):
-                with suppress(FileNotFoundError):
-                    if _is_abandoned(found) if latest is None else found.stat(follow_symlinks=False).st_mtime < latest:
-                        old.append(found.name)
+        try:
+            with OpenDirectory.below(root, path := pending.pop()) as directory:
+                old: list[bytes] = []
+                for name, found in directory.entries():
+                    if found.is_dir(follow_symlinks=False):
+                        pending.append(b"%s/%s" % (path.rstrip(b"/"), name))
+                    elif name.startswith(TEMPORARY) and _is_old(found, name, directory, latest):
+                        old.append(name)
+                if old:
+                    remove_files(directory, old, durable=False)
+        except OSError as error:
+            if error.errno not in MISSING and error.errno != errno.ELOOP:
+                raise
+            continue
         if old:
-            remove_files(directory, old, durable=False)
-            prune(directory, root)
+            prune(path, root)
         yield len(old)
+
+
+def _is_old(found: os.DirEntry[Any], name: bytes, directory: OpenDirectory, latest: float | None) -> bool:
+    with suppress(FileNotFoundError):
+        if latest is None:
+            return _is_abandoned(found, name, directory)
+        return found.stat(follow_symlinks=False).st_mtime < latest
+    return False
 
 
 def abandoned_files(root: bytes, older_than: float, *, is_deep: bool) -> Iterator[tuple[bytes, int, float]]:
@@ -165,7 +221,7 @@ def abandoned_files(root: bytes, older_than: float, *, is_deep: bool) -> Iterato
             if found.is_dir(follow_symlinks=False):
                 if is_deep:
                     pending.append(found.path)
-            elif _is_abandoned(found):
+            elif _is_abandoned(found, found.name):
                 with suppress(FileNotFoundError):
                     status = found.stat(follow_symlinks=False)
                     if now - status.st_mtime >= older_than:
@@ -183,24 +239,30 @@ def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
 
 def _name(found: os.DirEntry[bytes]) -> str | None:
     """Return the name as a segment of a key, or None if it cannot be one."""
-    if found.name.startswith(TEMPORARY):
-        return None
+    return found.name.decode() if _is_key(found.name) else None
+
+
+def _is_key(name: bytes) -> bool:
     try:
-        return found.name.decode()
+        return not name.startswith(TEMPORARY) and name.decode() is not None
     except UnicodeDecodeError:
-        return None
+        return False
 
 
-def _is_abandoned(found: os.DirEntry[bytes]) -> bool:
-    """Return whether a temporary file has no writer. A new one may not have its lock yet."""
-    if not found.name.startswith(TEMPORARY):
+def _is_abandoned(found: os.DirEntry[Any], name: bytes, directory: OpenDirectory | None = None) -> bool:
+    """Return whether a temporary file, in `directory`, has no writer. A new one may not have its lock yet."""
+    if not name.startswith(TEMPORARY):
         return False
     try:
         status = found.stat(follow_symlinks=False)
     except FileNotFoundError:
         return False
     is_new = status.st_mtime > time.time() - MIN_ABANDONED_SECONDS
-    return stat.S_ISREG(status.st_mode) and not is_new and not has_writer(found.path)
+    return (
+        stat.S_ISREG(status.st_mode)
+        and not is_new
+        and not has_writer(found.path if directory is None else name, directory)
+    )
 
 
 def _is_directory(found: os.DirEntry[bytes]) -> bool:

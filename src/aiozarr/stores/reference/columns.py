@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_REFERENCES = 1 << 27
 """References of one table that are in memory; they take 4 GB."""
 
+ROW_BYTES = 28
+"""Bytes that a reference takes in columns."""
+
 WHOLE = -1
 """A value in the column of lengths: the reference is to a whole object."""
 MISSING = -1
@@ -25,7 +28,11 @@ MISSING = -1
 
 _MAX_BYTES = 2**63 - 1
 _COORDINATE = r"(?:0|[1-9]\d{0,8})"
-_CHUNK_KEY = re.compile(rf"((?:[^/]*/)*?(?:c[./])?)({_COORDINATE}(?:([./]){_COORDINATE}(?:\3{_COORDINATE})*)?)")
+# Before the coordinates, a run of numbers is skipped as a whole, so that the time stays linear in the length of a key.
+_CHUNK_KEY = re.compile(
+    rf"((?:(?:{_COORDINATE}/)++|(?!{_COORDINATE}/)[^/]*+/)*?(?:c[./])?)"
+    rf"({_COORDINATE}(?:([./]){_COORDINATE}(?:\3{_COORDINATE})*)?)"
+)
 
 
 Target: TypeAlias = "str | tuple[Store, str]"

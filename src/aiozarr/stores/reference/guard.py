@@ -12,6 +12,8 @@ from aiozarr.model import is_unicode
 
 _LOCAL = ("file", "local")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+WEB = _DEFAULT_PORTS.keys()
+"""The schemes of URLs whose hosts have no case, and whose paths are percent-encoded."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,23 @@ def _is_local(location: str) -> bool:
     return all(link.partition("://")[0] in _LOCAL for link in links)
 
 
+def split_location(url: str) -> tuple[str, str, str]:
+    """Return the scheme in lower case, the server or bucket, and the rest of a URL, which begins with a slash.
+
+    What is allowed and what is opened are both split here, so that they cannot differ.
+
+    Raises:
+        ValueError: it is not a valid URL.
+    """
+    scheme, _, rest = url.partition("://")
+    scheme = scheme.lower()
+    if scheme in WEB:
+        found = urlsplit(f"{scheme}://{rest}")
+        return scheme, found.netloc, f"{found.path}?{found.query}" if found.query else found.path
+    server, slash, key = rest.partition("/")
+    return scheme, server, slash + key
+
+
 def _has_origin(target: str, location: str) -> bool:
     try:
         return _origin(target) == _origin(location)
@@ -127,11 +146,15 @@ def _has_origin(target: str, location: str) -> bool:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    found = urlsplit(url.rpartition("::")[2])
-    scheme = found.scheme.lower()
-    return scheme, found.hostname, found.port or _DEFAULT_PORTS.get(scheme)
+    scheme, server, _ = split_location(url.rpartition("::")[2])
+    if scheme not in WEB:
+        return scheme, server, None  # `MyData` and `mydata` are two buckets
+    found = urlsplit(f"//{server}")
+    return scheme, found.hostname, found.port or _DEFAULT_PORTS[scheme]
 
 
 def _begins_with(target: str, prefix: str) -> bool:
-    end = urlsplit(prefix).path
-    return _has_origin(target, prefix) and urlsplit(target).path.startswith(end if end.endswith("/") else end + "/")
+    if not _has_origin(target, prefix):
+        return False
+    end = split_location(prefix)[2]
+    return split_location(target)[2].startswith(end if end.endswith("/") else end + "/")

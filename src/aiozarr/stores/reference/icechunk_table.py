@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from aiozarr.errors import ChangedError, PermissionDeniedError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Supports, Value, Version
 from aiozarr.stores.contract import Store
-from aiozarr.stores.reference.columns import KeyFamily, Reference, ReferenceColumns, check_end
+from aiozarr.stores.reference.columns import ROW_BYTES, KeyFamily, Reference, ReferenceColumns, check_end
 from aiozarr.stores.reference.guard import shown_location
 from aiozarr.stores.reference.reference_opening import check_resolve, store_of_table
-from aiozarr.stores.reference.table import Found, LoadedReferences, ReferenceTable
+from aiozarr.stores.reference.table import Found, LoadedReferences, ReferenceTable, check_document
 from aiozarr.stores.reference.target_stores import TargetStore
 from aiozarr.stores.urls import from_url
 
@@ -78,6 +78,8 @@ def _options_of(config: Any) -> dict[str, Any]:
     if not hasattr(options, "endpoint_url"):
         return {}
     found = {"region": options.region, "endpoint_url": options.endpoint_url, "anon": options.anonymous or None}
+    if options.endpoint_url:  # whoever has written the repository has named it
+        found["foreign_endpoint"] = True
     if options.requester_pays:
         found["requester_pays"] = True
     return {name: value for name, value in found.items() if value is not None}
@@ -151,7 +153,10 @@ class IcechunkTable(ReferenceTable):
         numbers: dict[str, int] = {}
         batches: list[tuple[NDArray[Any], ...]] = []
         prefix = f"{path}/c" if path else "c"
+        nbytes = 0
         async for coordinates, kinds, paths, offsets, lengths, inlined in self._session_store.references(path):
+            nbytes += ROW_BYTES * len(kinds) + sum(map(len, paths)) + sum(map(len, inlined.values()))
+            check_document(nbytes, self.max_document_bytes, prefix)
             for row, data in inlined.items():
                 loaded.add_single("/".join([prefix, *map(str, coordinates[row])]), bytes(data))
             rows = np.flatnonzero(kinds != _INLINE)

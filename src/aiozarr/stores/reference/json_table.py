@@ -18,6 +18,11 @@ from aiozarr.stores.reference.table import LoadedReferences, ReferenceRows
 MAX_URL_LENGTH = 1 << 13
 """The longest URL of a reference, after its templates are filled in."""
 
+MAX_TEMPLATE_GROWTH = 16
+"""How many times as long URLs may become, all together, when their templates are filled in."""
+MIN_FILLED_CHARACTERS = 1 << 20
+"""URLs of so many characters are filled in, however much longer they become."""
+
 BATCH_ROWS = 1 << 14
 """References that are lists of Python objects at once."""
 
@@ -197,9 +202,20 @@ class _Builder:
         self._rows.finish()
         templates = _templates(members)
         loaded = self._into
-        loaded.targets[:] = [_fill(str(url), templates) for url in loaded.targets]
+        allowance = MIN_FILLED_CHARACTERS
+
+        def filled(url: str) -> str:
+            nonlocal allowance
+            text = _fill(url, templates)
+            allowance += MAX_TEMPLATE_GROWTH * len(url) - len(text)
+            if allowance < 0:
+                message = f"templates make the URLs more than {MAX_TEMPLATE_GROWTH} times as long as they are stored"
+                raise LimitError(message, limit="template growth", allowed=MAX_TEMPLATE_GROWTH)
+            return text
+
+        loaded.targets[:] = [filled(str(url)) for url in loaded.targets]
         for key, each in loaded.single.items():
-            loaded.single[key] = each._replace(target=_fill(str(each.target), templates))
+            loaded.single[key] = each._replace(target=filled(str(each.target)))
         return loaded
 
 
@@ -240,14 +256,15 @@ def _fill(url: str, templates: Mapping[str, str]) -> str:
         url = _TEMPLATE.sub(lambda match: templates[match[1]], url)
         if "{{" in url:
             raise UnsupportedMetadataError(f"the URL {url[:200]!r} has a template that is a program, which is not run")
-    if len(url) > MAX_URL_LENGTH:
-        raise LimitError(
-            f"a reference has a URL of more than {MAX_URL_LENGTH} characters",
-            limit="URL length",
-            value=len(url),
-            allowed=MAX_URL_LENGTH,
-        )
+    check_url_length(url)
     return url
+
+
+def check_url_length(url: str, key: str | None = None) -> None:
+    """Raise `LimitError` if the URL of a reference, in the document `key`, is too long."""
+    if len(url) > MAX_URL_LENGTH:
+        message = f"a reference has a URL of more than {MAX_URL_LENGTH} characters"
+        raise LimitError(message, limit="URL length", value=len(url), allowed=MAX_URL_LENGTH, key=key)
 
 
 def _inlined(key: str, text: str) -> bytes:

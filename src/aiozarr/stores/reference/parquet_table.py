@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from io import BytesIO
 from math import ceil, prod
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.contract import Store
 from aiozarr.stores.reference.columns import (
     MISSING,
+    ROW_BYTES,
     WHOLE,
     KeyFamily,
     Reference,
@@ -27,23 +28,32 @@ from aiozarr.stores.reference.columns import (
     check_reference,
     split_chunk_key,
 )
-from aiozarr.stores.reference.table import Found, LoadedReferences, ReferenceTable, sort_below
+from aiozarr.stores.reference.json_table import check_url_length
+from aiozarr.stores.reference.table import (
+    MAX_DOCUMENT_BYTES,
+    Found,
+    LoadedReferences,
+    ReferenceTable,
+    check_document,
+    check_families,
+    sort_below,
+)
 
 DOCUMENT_NAME = ".zmetadata"
 """The document of a table, beside the directories of record files."""
-MAX_DOCUMENT_BYTES = 1 << 30
-"""The largest document of references that is read; of JSON, about ten million references."""
 MAX_RECORD_BYTES = 1 << 28
 """The largest record file that is read."""
 MAX_RECORD_ROWS = 10_000_000
 """The most references of one record file."""
 MAX_LISTED_RECORDS = 1 << 20
 """The most record files of one array that are listed."""
+_INLINED_BYTES = 100  # of an entry in a dictionary
 
 _COLUMNS = ("path", "offset", "size", "raw")
+_TEXTS = ("path", "raw")
 
 
-async def read_document(store: Store, key: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> Buffer | None:
+async def read_document(store: Store, key: str, max_bytes: int) -> Buffer | None:
     """Return the bytes of a document of references; None if it is not stored.
 
     Raises:
@@ -53,7 +63,7 @@ async def read_document(store: Store, key: str, max_bytes: int = MAX_DOCUMENT_BY
     is_bounded = store.has_bounded_reads
     value = await (store.fetch(key, max_bytes=max_bytes) if is_bounded else store.fetch(key))
     if value is not None and memoryview(value.data).nbytes > max_bytes:
-        message = f"the document of references has more than {max_bytes} bytes"
+        message = f"the document of references has more than {max_bytes} bytes; Settings.max_metadata_bytes bounds it"
         raise LimitError(message, limit="max_bytes", allowed=max_bytes, store=store.url, key=key)
     return None if value is None else value.data
 
@@ -123,6 +133,7 @@ class ParquetTable(ReferenceTable):
             if not shape and is_default:
                 self._scalars[f"{field}/c" if field else "c"] = field
                 return
+            check_families(len(self._grids))
             self._grids[KeyFamily(start, separator if len(shape) > 1 else "", max(1, len(shape)))] = _Grid(field, shape)
         except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):
             return  # its own document is read when it is opened, with a better error
@@ -153,13 +164,14 @@ class ParquetTable(ReferenceTable):
         if part in self._records:
             return
         key = f"{self._prefix}{field}/refs.{number}.parq" if field else f"{self._prefix}refs.{number}.parq"
-        data = await read_document(self._store, key, MAX_RECORD_BYTES)
+        limit = self.max_document_bytes
+        data = await read_document(self._store, key, min(limit, MAX_RECORD_BYTES))
         try:
-            record = None if data is None else await in_thread(lambda: read_record(data, self._record_size, key))
+            record = None if data is None else await in_thread(lambda: read_record(data, self._record_size, key, limit))
         except InvalidMetadataError as error:
             error.node = self._store.url_of(key)
             raise
-        check_count(sum([len(each.columns) for each in self._records.values() if each is not None]))
+        check_count(sum([len(each.columns) for each in (*self._records.values(), record) if each is not None]))
         self._records[part] = record
 
     def find(self, key: str) -> Found | None:
@@ -206,41 +218,90 @@ class ParquetTable(ReferenceTable):
         await self._store.aclose()
 
 
-def read_record(data: Buffer, record_size: int, key: str) -> _Record:
+def read_record(data: Buffer, record_size: int, key: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> _Record:
     """Return the references of a record file.
 
     Raises:
         InvalidMetadataError: it is not a record file.
-        LimitError: it has more rows than the table says.
+        LimitError: it has more rows than the table says, or too many decoded bytes.
     """
     parquet = _import_parquet()
     import pyarrow as pa  # pyright: ignore[reportMissingImports]  # optional
 
     try:
-        source = parquet.ParquetFile(BytesIO(data))
-        rows = source.metadata.num_rows
+        metadata = parquet.read_metadata(BytesIO(data))
+        rows = metadata.num_rows
         if rows > record_size:
             message = f"the record file has {rows} references, and its table has {record_size} in each"
             raise LimitError(message, limit="record_size", value=rows, allowed=record_size, key=key)
-        table = source.read(columns=[name for name in _COLUMNS if name in source.schema_arrow.names])
-        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        objects, urls = np.full(rows, MISSING, np.int32), []
-        if "path" in columns:
-            paths = columns["path"]
-            paths = paths if isinstance(paths, pa.DictionaryArray) else paths.dictionary_encode()
-            objects = paths.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int32)
-            urls = [str(each) for each in paths.dictionary.to_pylist()]
+        schema = metadata.schema.to_arrow_schema()
+        names = [name for name in _COLUMNS if _has_column(schema, name, pa.types)]
+        row_bytes = ROW_BYTES + (_INLINED_BYTES if "raw" in names else 0)
+        check_document(row_bytes * rows + _page_bytes(metadata, names), max_bytes, key)
+        # Values that occur many times, as most paths do, are decoded once.
+        texts = [name for name in names if name in _TEXTS]
+        source = parquet.ParquetFile(BytesIO(data), metadata=metadata, read_dictionary=texts)
+        table = source.read(columns=names)
+        columns = {name: table.column(name).combine_chunks() for name in names}
+        objects, urls = _entries(columns.get("path"), rows, pa)
+        urls = [url if isinstance(url, str) else url.decode() for url in urls]
+        for url in urls:
+            check_url_length(url, key)
         starts, lengths = (_numbers(columns.get(name), rows) for name in ("offset", "size"))
-        raw = columns["raw"].to_pylist() if "raw" in columns else ()
+        numbers, raw = _entries(columns.get("raw"), rows, pa)
+        values = list(map(_raw_bytes, raw))
     except (pa.ArrowException, OSError, ValueError, AttributeError) as error:
         raise InvalidMetadataError(f"not a record file of references: {str(error)[:200]}", key=key) from None
-    # pandas writes missing values as NaN, which is a number.
-    inlined = {row: _raw_bytes(value) for row, value in enumerate(raw) if isinstance(value, bytes | str)}
+    inlined = {row: values[numbers[row]] for row in np.flatnonzero(numbers != MISSING).tolist()}
     for row in np.flatnonzero((starts < 0) | (lengths < 0) | (starts + lengths < 0)).tolist():
         check_reference(f"{key}, row {row}", int(starts[row]), int(lengths[row]))
         raise LimitError(f"row {row} of a record file ends beyond 2**63 - 1", limit="reference end", key=key)
     lengths[(starts == 0) & (lengths == 0)] = WHOLE
     return _Record(ReferenceColumns(KeyFamily("", "", 1), (rows,), None, objects, starts, lengths), urls, inlined)
+
+
+def _entries(column: Any, rows: int, arrow: Any) -> tuple[NDArray[np.int32], list[Any]]:
+    """Return for each row the number of its text, or `MISSING`, and the texts, each once."""
+    if column is None:
+        return np.full(rows, MISSING, np.int32), []
+    column = column if isinstance(column, arrow.DictionaryArray) else column.dictionary_encode()
+    return (
+        column.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int32),
+        column.dictionary.to_pylist(),
+    )
+
+
+def _numbers(column: Any, rows: int) -> NDArray[np.int64]:
+    if column is None:
+        return np.zeros(rows, np.int64)
+    numbers: NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def _has_column(schema: Any, name: str, types: Any) -> bool:
+    """Return whether a record file has values in a column. A column without values has no type, or is of NaN.
+
+    Raises:
+        ValueError: the column is of another type, which may take any number of bytes.
+    """
+    if name not in schema.names:
+        return False
+    kind = schema.field(name).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    is_number = types.is_integer(kind) or types.is_floating(kind)
+    if types.is_null(kind) or (name in _TEXTS and is_number):
+        return False
+    texts = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    if not (is_number or (name in _TEXTS and any([is_kind(kind) for is_kind in texts]))):
+        raise ValueError(f"the column {name!r} is of the type {str(kind)[:100]}")
+    return True
+
+
+def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
+    """Return how many bytes the pages of some columns take before they are decoded, as the file says."""
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return sum([column.total_uncompressed_size for column in columns if column.path_in_schema in names])
 
 
 def _parse_members(document: Buffer) -> tuple[dict[str, Any], int]:
@@ -265,13 +326,6 @@ def _import_parquet() -> Any:
         message = "parquet references need the package pyarrow: pip install 'aiozarr[references]'"
         raise ImportError(message) from error
     return parquet
-
-
-def _numbers(column: Any, rows: int) -> NDArray[np.int64]:
-    if column is None:
-        return np.zeros(rows, np.int64)
-    numbers: NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
 
 
 def _raw_bytes(value: bytes | str) -> bytes:

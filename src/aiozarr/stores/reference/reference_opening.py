@@ -38,6 +38,11 @@ class DocumentTable(ReferenceTable):
     def unloaded_part(self, key: str) -> Hashable:
         return _DOCUMENT if self._table is None else self._table.unloaded_part(key)
 
+    def limit_documents(self, max_bytes: int | None) -> None:
+        super().limit_documents(max_bytes)
+        if self._table is not None:
+            self._table.limit_documents(max_bytes)
+
     async def load(self, part: Hashable) -> None:
         if part != _DOCUMENT:
             await self._loaded.load(part)
@@ -56,13 +61,15 @@ class DocumentTable(ReferenceTable):
         if not self._key.lower().endswith(".json"):
             prefix = f"{self._key}/" if self._key else ""
             try:
-                members = await read_document(self._store, prefix + DOCUMENT_NAME)
+                members = await read_document(self._store, prefix + DOCUMENT_NAME, self.max_document_bytes)
             except PermissionDeniedError:
                 members = None  # the response of some buckets for a key that they do not have
             if members is not None:
                 # Its record files, which are read later, may change by themselves.
-                return await in_thread(lambda: ParquetTable(self._store, prefix, members)), os.urandom(16)
-        data = None if not self._key else await read_document(self._store, self._key)
+                table = await in_thread(lambda: ParquetTable(self._store, prefix, members))
+                table.max_document_bytes = self.max_document_bytes
+                return table, os.urandom(16)
+        data = None if not self._key else await read_document(self._store, self._key, self.max_document_bytes)
         if data is None:
             raise StoreError("there is no document of references", store=self._store.url, key=self._key or None)
         return await in_thread(lambda: (parse(data), blake2b(data, digest_size=16).digest()))

@@ -58,6 +58,9 @@ class ReferenceStore(LocatingStore):
 
     # --- the table ---------------------------------------------------------------------------------------------------
 
+    def limit_documents(self, max_bytes: int | None) -> None:
+        self._table.limit_documents(max_bytes)
+
     async def prepare(self, key: str) -> None:
         while (part := self._look(self._prefix + key)[0]) is not None:
             await self._single_flight(part)

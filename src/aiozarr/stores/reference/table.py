@@ -23,6 +23,10 @@ from aiozarr.stores.reference.columns import (
     split_chunk_key,
 )
 
+MAX_DOCUMENT_BYTES = 1 << 30
+"""The largest document of references that is read; of JSON, about ten million references."""
+MAX_FAMILIES = 1 << 17
+"""Key families of one table, as many as a consolidated tree has nodes. Each takes 1.4 KB."""
 MAX_SINGLE_VALUES = 1 << 22
 """Inlined values, and references to keys other than chunks, of one table."""
 
@@ -38,9 +42,15 @@ class ReferenceTable(ABC):
     Attributes:
         reading_id: stands for what a document held when the table was read from it. None before that, and for a table
             that is read from no document.
+        max_document_bytes: the most bytes of each document that is read, stored and decoded.
     """
 
     reading_id: Hashable = None
+    max_document_bytes: int = MAX_DOCUMENT_BYTES
+
+    def limit_documents(self, max_bytes: int | None) -> None:
+        """Do what `LocatingStore.limit_documents` does."""
+        self.max_document_bytes = MAX_DOCUMENT_BYTES if max_bytes is None else max_bytes
 
     @abstractmethod
     def unloaded_part(self, key: str) -> Hashable:
@@ -218,6 +228,7 @@ class ReferenceRows:
                 self._into.targets.append(url)
         objects = np.array(list(map(self._objects.__getitem__, urls)), np.int32)
         self._columns.setdefault(family, []).append((coordinates, objects, starts, lengths))
+        check_families(len(self._columns))
 
     def finish(self) -> None:
         """Make columns of all rows."""
@@ -231,6 +242,20 @@ class ReferenceRows:
             for place, number, start, length in zip(coordinates, objects, starts, lengths, strict=True):
                 key = family.prefix + family.separator.join(map(str, place))
                 self._into.add_single(key, Reference(self._into.targets[number], int(start), length_of(int(length))))
+
+
+def check_document(nbytes: int, max_bytes: int, key: str) -> None:
+    """Raise `LimitError` if the references in the document `key` take more than `max_bytes` bytes."""
+    if nbytes > max_bytes:
+        message = f"the references in {key!r} take {nbytes} bytes; at most {max_bytes} are read (max_metadata_bytes)"
+        raise LimitError(message, limit="max_metadata_bytes", value=nbytes, allowed=max_bytes, key=key)
+
+
+def check_families(count: int) -> None:
+    """Raise `LimitError` if a table has more than `MAX_FAMILIES` key families."""
+    if count > MAX_FAMILIES:
+        message = f"the references are of more than {MAX_FAMILIES} arrays"
+        raise LimitError(message, limit="arrays of references", value=count, allowed=MAX_FAMILIES)
 
 
 def sort_below(prefix: str, names: Iterable[str], keys: set[str], prefixes: set[str]) -> None:

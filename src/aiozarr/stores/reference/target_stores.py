@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from aiozarr.errors import AiozarrError, ChangedError, DanglingReferenceError, StoreError
 from aiozarr.model import ByteRange, Entry, Range, Supports, Value, Version
@@ -15,7 +15,7 @@ from aiozarr.stores.blocking import in_thread
 from aiozarr.stores.capabilities import FetchCallback, NowaitStore, PendingFetch
 from aiozarr.stores.contract import Store
 from aiozarr.stores.reference.columns import Target
-from aiozarr.stores.reference.guard import ReferenceGuard, is_local, local_path, longest_prefix
+from aiozarr.stores.reference.guard import WEB, ReferenceGuard, is_local, local_path, longest_prefix, split_location
 from aiozarr.stores.wrapper_store import WrapperStore
 
 MAX_CACHED_TARGETS = 1 << 16
@@ -23,8 +23,6 @@ MAX_CACHED_TARGETS = 1 << 16
 
 OpenURL: TypeAlias = Callable[..., Store]
 """Opens the store of a URL; storage options are keywords."""
-
-_WEB = ("http", "https")  # URLs whose paths are percent-encoded
 
 
 class TargetStore(WrapperStore, NowaitStore):
@@ -251,12 +249,11 @@ class TargetResolver:
         scheme = scheme.lower()
         if scheme == guard.protocol and not prefix:
             access = self._protocol_options
-        server, _, key = rest.partition("/")
-        path_start, query = prefix.partition("://")[2].partition("/")[2], ""
-        if scheme in _WEB:
-            address = urlsplit(f"{scheme}{mark}{rest}")
-            server, key, path_start = address.netloc, unquote(address.path[1:]), unquote(path_start)
-            query = f"?{address.query}" if address.query else ""
+        _, server, path = split_location(f"{scheme}{mark}{rest}")
+        path_start, key, query = split_location(prefix)[2][1:], path[1:], ""
+        if scheme in WEB:
+            key, question, query = key.partition("?")
+            key, path_start, query = unquote(key), unquote(path_start), question + query
         if given_store:
             return _Place(prefix, key[len(path_start) :].lstrip("/"), prefix, access)
         return _Place(f"{scheme}://{server}/{query}", key, prefix, access)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -37,6 +37,8 @@ class S3Options:
         profile: a profile of the AWS configuration; needs the extra `s3`.
         endpoint_url: a server other than AWS, with `http://` or `https://`. Buckets are then part of the path.
         region: the bucket's region; if none is named, AWS is asked for it.
+        foreign_endpoint: `endpoint_url` was named by somebody else. It gets credentials that were found only if it is
+            AWS's own, or if the configuration of this machine names it, too.
         requester_pays: the reader pays for requests and transfer.
         virtual_hosted: the bucket is a part of the host's name, not of the path. None means as the AWS configuration
             says, else True for AWS only, and only if the bucket's name can be a part of a host's name.
@@ -71,6 +73,7 @@ class S3Options:
     region: str | None = option(
         fsspec=("client_kwargs.region_name", "region_name", "config_kwargs.region_name"), obstore=("default_region",)
     )
+    foreign_endpoint: bool | None = option("flag", shown=False, ours_only=True)
     requester_pays: bool | None = option(
         "flag", fsspec=("requester_pays", "s3_additional_kwargs.RequestPayer"), obstore=("request_payer",)
     )
@@ -428,6 +431,16 @@ def find_region(
 def find_profile(options: S3Options, environ: Mapping[str, str]) -> str | None:
     """Return the name of the profile that the options or the environment name."""
     return options.profile or environ.get("AWS_DEFAULT_PROFILE") or environ.get("AWS_PROFILE") or None
+
+
+def is_foreign(options: S3Options, environ: Mapping[str, str], configured: Configured) -> bool:
+    """Return whether the endpoint is somebody else's, who must not get credentials that were found."""
+    if not options.foreign_endpoint or options.endpoint_url is None:
+        return False
+    server = WebAddress.of_endpoint(options.endpoint_url)
+    own = find_endpoint_url(replace(options, endpoint_url=None), environ, configured)
+    is_own = own is not None and WebAddress.of_endpoint(own).origin == server.origin
+    return not is_own and not (server.secure and _AWS_HOST.fullmatch(server.host))
 
 
 def find_source(options: S3Options, environ: Mapping[str, str], has_files: bool) -> Source:

@@ -51,6 +51,7 @@ from aiozarr.stores.s3.address import (
     find_region,
     find_setting,
     find_source,
+    is_foreign,
     parse_url,
     s3_options,
 )
@@ -127,6 +128,11 @@ class S3BucketClient(BucketClient):
         self._origin: Source = find_source(options, os.environ, has_files())
         # Wherever the credentials come from, because they are for the server that the files name.
         self._configured = read_configured(find_profile(options, os.environ))
+        self._withholds = self._origin not in ("anonymous", "given") and is_foreign(
+            options, os.environ, self._configured
+        )
+        if self._withholds:
+            self._origin = "anonymous"
         endpoint = self._find_endpoint(None)
         self._region_known = (
             endpoint.fixed or not endpoint.aws or find_region(options, os.environ, self._configured) is not None
@@ -259,7 +265,9 @@ class S3BucketClient(BucketClient):
 
     def error(self, response: Response) -> StoreError:
         error = super().error(response)
-        if error.status == 403 and self._origin == "anonymous":
+        if error.status == 403 and self._withholds:
+            error.message += "; credentials that were found are not sent to an endpoint that somebody else has named"
+        elif error.status == 403 and self._origin == "anonymous":
             error.message += "; anon=True sends no credentials"
         return error
 

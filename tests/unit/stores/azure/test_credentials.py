@@ -16,6 +16,7 @@ from aiozarr.stores.azure.credentials import AzureCredentials, AzureTokenSource,
 PLACE = AzureEndpoint("data", "acct", "https://acct.blob.core.windows.net", azure=True)
 EMULATOR = AzureEndpoint("data", "devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1", azure=False)
 STRING = "AccountName=acct;AccountKey=a2V5"
+NAMED = {"AZURE_STORAGE_ACCOUNT_NAME": "acct"}
 
 
 class Gets:
@@ -167,7 +168,7 @@ async def test_the_extra_is_named_where_there_is_no_token(monkeypatch: pytest.Mo
         ({"AZURE_STORAGE_CONNECTION_STRING": STRING, "AZURE_STORAGE_SAS_TOKEN": "sig=x"}, "key", "a2V5"),
         ({"AZURE_STORAGE_KEY": "a2V5", "AZURE_STORAGE_SAS_TOKEN": "sig=x"}, "key", "a2V5"),
         ({"AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}, "key", "a2V5"),
-        ({"AZURE_STORAGE_SAS_TOKEN": "?sig=x", "AZURE_STORAGE_TOKEN": "t"}, "sas", "sig=x"),
+        (NAMED | {"AZURE_STORAGE_SAS_TOKEN": "?sig=x", "AZURE_STORAGE_TOKEN": "t"}, "sas", "sig=x"),
         ({"AZURE_STORAGE_TOKEN": "t"}, "token", "t"),
         ({"AZURE_STORAGE_USE_EMULATOR": "true"}, "key", EMULATOR_KEY),
     ],
@@ -189,6 +190,23 @@ def test_keys_of_the_environment_that_are_for_another_account_do_not_count(envir
     assert access(environ).kind == "identity"
 
 
+@pytest.mark.parametrize(
+    ("environ", "options", "kind"),
+    [
+        ({}, {}, "identity"),
+        ({"AZURE_STORAGE_ENDPOINT": "https://mine.blob.core.windows.net"}, {}, "identity"),
+        (NAMED, {}, "sas"),
+        ({"AZURE_STORAGE_ENDPOINT": "https://acct.blob.core.windows.net/"}, {}, "sas"),
+        ({}, {"account_name": "acct"}, "sas"),
+        ({}, {"account_host": "acct.blob.core.windows.net"}, "sas"),
+    ],
+)
+def test_a_signature_of_the_environment_is_not_sent_to_an_account_that_only_a_url_names(
+    environ: dict[str, str], options: dict[str, str], kind: str
+) -> None:
+    assert access({"AZURE_STORAGE_SAS_TOKEN": "sig=x"} | environ, **options).kind == kind
+
+
 def test_the_emulators_key_is_for_the_emulator_only() -> None:
     assert access(at=EMULATOR, use_emulator=True).secret == EMULATOR_KEY
     assert access(at=PLACE, use_emulator=True).kind == "identity"
@@ -207,7 +225,7 @@ def test_what_cannot_be_sent_is_an_error_that_does_not_show_it(options: dict[str
 def test_a_signature_that_no_query_can_carry_is_refused_wherever_it_is_from(signature: str) -> None:
     for options, environ in (
         (AzureOptions(sas_token=signature), {}),
-        (AzureOptions(), {"AZURE_STORAGE_SAS_TOKEN": signature}),
+        (AzureOptions(account_name="acct"), {"AZURE_STORAGE_SAS_TOKEN": signature}),
     ):
         with pytest.raises(ValueError, match="signature") as caught:
             find_credentials(options, environ, PLACE)

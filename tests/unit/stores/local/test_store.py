@@ -319,6 +319,54 @@ async def test_links_that_lead_back_end_a_listing(store: LocalStore, root: Path)
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+async def test_the_new_content_of_a_file_is_never_readable_by_more_people_than_the_old_one(
+    mode: int, store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: set[int] = set()
+    pwrite = os.pwrite
+
+    def noted(descriptor: int, data: memoryview, start: int) -> int:
+        modes.add(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return pwrite(descriptor, data, start)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    before = os.umask(0o022)
+    try:
+        for key in ("a", "b", "c"):
+            await store.set(key, b"old")
+            (root / key).chmod(mode)
+        modes.clear()
+        await store.set("a", b"new")
+        store.set_values_now([("b", b"new")])
+        file = store.begin_file("c", 3)
+        file.write(0, b"new")
+        file.commit()
+    finally:
+        os.umask(before)
+    assert all(each & ~mode == 0 for each in modes), f"{modes} for {mode:o}"
+    assert {stat.S_IMODE((root / key).stat().st_mode) for key in ("a", "b", "c")} == {mode}
+
+
+def test_a_file_that_replaces_one_of_another_group_gets_its_group_or_none(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_now("a", b"old")
+    (root / "a").chmod(0o660)
+    if os.geteuid() == 0:
+        os.chown(root / "a", -1, 12345)
+        store.set_now("a", b"new")
+        assert (root / "a").stat().st_gid == 12345
+        assert stat.S_IMODE((root / "a").stat().st_mode) == 0o660
+
+        def refused(*arguments: object) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "chown", refused)
+        store.set_now("a", b"newer")
+        assert stat.S_IMODE((root / "a").stat().st_mode) == 0o600
+
+
 def test_new_files_have_the_mode_the_umask_leaves(store: LocalStore, root: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -542,8 +590,8 @@ async def test_files_of_killed_writers_are_removed_and_those_of_living_ones_stay
 
 def test_a_lock_is_given_back_though_a_forked_child_holds_the_same_open_file(root: Path) -> None:
     root.mkdir()
-    with atomic_write._locked(os.fsencode(root)) as descriptor:
-        child = os.dup(descriptor)  # what a fork leaves in the child
+    with atomic_write._locked(os.fsencode(root)) as directory:
+        child = os.dup(directory.descriptor)  # what a fork leaves in the child
     other = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

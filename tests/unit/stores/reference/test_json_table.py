@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import aiozarr
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
+from aiozarr.stores import ReadOnlyStore, from_references
+from aiozarr.stores.reference import table
 from aiozarr.stores.reference.columns import Reference, ReferenceColumns
 from aiozarr.stores.reference.json_table import from_mapping, parse
 from aiozarr.stores.reference.table import LoadedReferences
@@ -15,11 +19,11 @@ from aiozarr.stores.reference.table import LoadedReferences
 
 def loaded(document: Any) -> LoadedReferences:
     """Return the references of a document, which a text and a mapping describe alike."""
-    table = parse(json.dumps(document).encode())
+    found = parse(json.dumps(document).encode())
     other = from_mapping(document)
     for key in document.get("refs", document):
-        assert table.find(key) == other.find(key)
-    return table
+        assert found.find(key) == other.find(key)
+    return found
 
 
 REFERENCES: dict[str, Any] = {
@@ -253,3 +257,36 @@ def test_the_count_of_references_is_kept_while_families_are_added(monkeypatch: p
     monkeypatch.setattr(ReferenceColumns, "__len__", count)
     parse(json.dumps({f"array{number}/0": ["u", 0, 1] for number in range(1000)}).encode())
     assert counted <= 4000
+
+
+def test_templates_do_not_make_a_small_document_large() -> None:
+    document = {
+        "version": 1,
+        "templates": {"u": "s3://bucket/" + "x" * 4000},
+        "refs": {f"v/{i}": [f"{{{{u}}}}{i}", 0, 1] for i in range(1000)},
+    }
+    with pytest.raises(LimitError, match="more than 16 times as long"):
+        parse(json.dumps(document).encode())
+    document["templates"] = {"u": "s3://bucket/" + "x" * 100}
+    assert len(parse(json.dumps(document).encode()).targets) == 1000
+
+
+def test_the_number_of_key_families_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = {f"g{i}/0": ["u", 0, 4] for i in range(100)}
+    assert len(parse(json.dumps(document).encode()).columns) == 100
+    monkeypatch.setattr(table, "MAX_FAMILIES", 99)
+    with pytest.raises(LimitError, match="more than 99 arrays"):
+        parse(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_max_metadata_bytes_bounds_a_document_of_references(tmp_path: Path, wrapped: bool) -> None:
+    array = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1"}
+    array |= {"compressor": None, "filters": None, "fill_value": 0, "order": "C"}
+    references = {".zarray": json.dumps(array)} | {f"g{i}/v/0": [f"u{i}", 0, 4] for i in range(1000)}
+    (tmp_path / "refs.json").write_text(json.dumps(references))
+    store = from_references(tmp_path / "refs.json")
+    target = ReadOnlyStore(store) if wrapped else store
+    with pytest.raises(LimitError, match="max_metadata_bytes"):
+        await aiozarr.open_array(target, settings=aiozarr.Settings(max_metadata_bytes=10_000))
+    assert (await aiozarr.open_array(target)).shape == (4,)

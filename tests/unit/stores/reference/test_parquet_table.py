@@ -134,3 +134,57 @@ def test_hostile_records_meet_a_limit() -> None:
             read_record(record([row]), 2, "t/refs.0.parq")
     with pytest.raises(InvalidMetadataError, match="not a record file"):
         read_record(b"PAR1 nothing PAR1", 2, "t/refs.0.parq")
+
+
+def repeated(column: str, text: str | bytes, rows: int, *, dictionary: bool) -> bytes:
+    """Return a record file whose rows all have one long path or inlined value."""
+    sink = pa.BufferOutputStream()
+    values = pa.array([text] * rows)
+    table = pa.table({column: values.dictionary_encode() if dictionary else values})
+    parquet.write_table(table, sink, compression="zstd", use_dictionary=dictionary)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("text", ["http://h/" + "x" * 8000, b"x" * 8000])
+def test_a_value_that_occurs_many_times_is_decoded_once(text: str | bytes) -> None:
+    rows = 10_000
+    data = repeated("path" if isinstance(text, str) else "raw", text, rows, dictionary=True)
+    assert len(data) < 20_000
+    found = read_record(data, rows, "refs.0.parq")
+    assert found.urls == ([text] if isinstance(text, str) else [])
+    assert len({id(value) for value in found.inlined.values()}) == len(found.inlined) // rows
+
+
+@pytest.mark.parametrize("text", ["http://h/" + "x" * 8000, b"x" * 8000])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_record_files_are_bounded_in_decoded_bytes(text: str | bytes, dictionary: bool) -> None:
+    data = repeated("path" if isinstance(text, str) else "raw", text, 10_000, dictionary=dictionary)
+    with pytest.raises(LimitError, match=r"'refs\.0\.parq' take \d+ bytes; at most 100000") as caught:
+        read_record(data, 10_000, "refs.0.parq", 100_000)
+    assert (caught.value.limit, caught.value.key) == ("max_metadata_bytes", "refs.0.parq")
+
+
+def test_a_path_that_is_too_long_or_of_another_type_is_refused() -> None:
+    with pytest.raises(LimitError, match="more than 8192 characters"):
+        read_record(repeated("path", "x" * 10_000, 1, dictionary=True), 1, "refs.0.parq")
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table({"path": pa.array([["a"] * 100])}), sink)
+    with pytest.raises(InvalidMetadataError, match="the column 'path' is of the type list"):
+        read_record(bytes(sink.getvalue()), 1, "refs.0.parq")
+
+
+@pytest.mark.parametrize("document", [".zmetadata", "g/t/refs.0.parq"])
+async def test_max_metadata_bytes_bounds_the_documents_of_a_table(tmp_path: Path, document: str) -> None:
+    await table_of(tmp_path, zarr_format=2)
+    path = tmp_path / "refs.parquet" / document
+    if document == ".zmetadata":
+        path.write_bytes(path.read_bytes() + b" " * 70_000)
+    else:
+        path.write_bytes(repeated("path", "http://h/" + "x" * 8000, 7, dictionary=False))
+    careful = aiozarr.Settings(max_metadata_bytes=50_000, max_chunk_bytes=1000)
+    resolve = {"resolve": {f"file://{tmp_path}/": {}}}
+    with pytest.raises(LimitError, match="max_metadata_bytes"):
+        array = await aiozarr.open_array(
+            f"reference::{tmp_path}/refs.parquet", "g/t", storage_options=resolve, settings=careful
+        )
+        await array[:, :60]
