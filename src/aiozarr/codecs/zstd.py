@@ -121,25 +121,22 @@ class ZstdCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         return CodecError(f"cannot compress: {error}", codec=self.name)
 
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
+        head = bytes(memoryview(data)[:_HEAD_BYTES])
         try:
-            return self._decode(data, max_size, out)
+            with codec_errors("decompress", self.name, RuntimeError, ValueError):
+                if out is not None and head.startswith(standard_headers(len(out))):
+                    # The first frame fills `out`. The decoder refuses the content of further frames.
+                    if len(out) <= _SMALL:
+                        return _decode_small(data, out)
+                    _native().decompress(data, out)
+                    return out
+                return _decode_unusual(data, head, max_size, out)
         except CodecError:
-            end = len(memoryview(data).cast("B")) if self._is_strict else find_end(data)
+            end = memoryview(data).nbytes if self._is_strict else find_end(data)
             if end == memoryview(data).nbytes:
                 raise
         # Bytes that are not a frame follow the frames. TensorStore ignores them.
-        return self._decode(memoryview(data).cast("B")[:end], max_size, out)
-
-    def _decode(self, data: Buffer, max_size: int, out: memoryview | None) -> Buffer:
-        head = bytes(memoryview(data)[:_HEAD_BYTES])
-        with codec_errors("decompress", self.name, RuntimeError, ValueError):
-            if out is not None and head.startswith(standard_headers(len(out))):
-                # The first frame fills `out`. The decoder refuses the content of further frames.
-                if len(out) <= _SMALL:
-                    return _decode_small(data, out)
-                _native().decompress(data, out)
-                return out
-            return _decode_unusual(data, head, max_size, out)
+        return self.decode(memoryview(data).cast("B")[:end], max_size=max_size, out=out)
 
     def decoder(self, *, max_size: int, out: memoryview) -> Callable[[Buffer], Buffer]:
         general = super().decoder(max_size=max_size, out=out)
