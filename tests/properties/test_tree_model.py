@@ -6,6 +6,7 @@ Zarr-python and TensorStore read the trees on the disk at the end.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,8 @@ class Model:
         new: the arguments that the array was created with.
         objects: the shape of a stored object.
         hidden: elements behind an edge since the array became smaller, which may be seen again when it grows.
+        is_implicit: whether it is a group whose document was erased. It is gone with the last node below it, unless a
+            change has stored the document again.
     """
 
     serial: int
@@ -89,6 +92,7 @@ class Model:
     objects: tuple[int, ...] = ()
     fill: AnyArray | None = None
     hidden: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    is_implicit: bool = False
 
     @property
     def elements(self) -> AnyArray:
@@ -291,6 +295,7 @@ class TreeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), overwrite=st.booleans(), attributes=ATTRIBUTES)
     def create_group(self, data: st.DataObject, overwrite: bool, attributes: dict[str, Any]) -> None:
         path, process = self.new_path(data), self.process(data)
+        overwrite = overwrite or (path in self.nodes and self.nodes[path].is_implicit)
         options: dict[str, Any] = {"zarr_format": self.zarr_format, "attributes": attributes, "overwrite": overwrite}
         create = lambda: aiozarr.create_group(self.processes[process].store, path, **options)  # noqa: E731
         if self.created(path, process, create, overwrite=overwrite) is not None:
@@ -388,6 +393,50 @@ class TreeMachine(RuleBasedStateMachine):
             await self.compare(other)
 
         self.run(process, convert)
+
+    @precondition(lambda self: self.groups_above_nodes())
+    @rule(data=st.data(), keeps_attributes=st.booleans())
+    def erase_the_document_of_a_group(self, data: st.DataObject, keeps_attributes: bool) -> None:
+        """Another program leaves a group without a document, also in the consolidated metadata of groups above."""
+        path, process = data.draw(st.sampled_from(self.groups_above_nodes()), "group"), self.process(data)
+        keys = ["zarr.json"] if self.zarr_format == 3 else [".zgroup", ".zmetadata"]
+        keys += [".zattrs"] if self.zarr_format == 2 and not keeps_attributes else []
+
+        async def erase() -> None:
+            store = self.new_store()
+            for key in keys:
+                await store.erase(f"{path}/{key}")
+            for above in self.groups():
+                if f"{path}/".startswith(f"{above}/" if above else ""):
+                    await self.leave_out(store, above, path[len(above) :].lstrip("/"), keys)
+
+        self.run(process, erase)
+        node = self.nodes[path]
+        node.is_implicit = True
+        node.attributes = node.attributes if self.zarr_format == 2 and keeps_attributes else {}
+
+    async def leave_out(self, store: Store, above: str, name: str, keys: list[str]) -> None:
+        """Remove the documents of a node from the consolidated metadata of a group."""
+        key = f"{above}/{'zarr.json' if self.zarr_format == 3 else '.zmetadata'}".lstrip("/")
+        stored = await store.get(key)
+        document = {} if stored is None else json.loads(bytes(stored))
+        copies = document if self.zarr_format == 2 else document.get("consolidated_metadata")
+        if copies:
+            for each in [name] if self.zarr_format == 3 else [f"{name}/{key}" for key in keys]:
+                copies["metadata"].pop(each, None)
+            await store.set(key, json.dumps(document).encode())
+
+    def groups_above_nodes(self) -> list[str]:
+        return [path for path in self.groups() if path and any(each.startswith(f"{path}/") for each in self.nodes)]
+
+    async def forget_empty_folders(self) -> None:
+        """Remove groups from the model that have neither a document nor a node below any more."""
+        store, key = self.new_store(), "zarr.json" if self.zarr_format == 3 else ".zgroup"
+        for path in sorted((path for path, node in self.nodes.items() if node.is_implicit), reverse=True):
+            if await store.get(f"{path}/{key}") is not None:
+                self.nodes[path].is_implicit = False
+            elif not any(each.startswith(f"{path}/") for each in self.nodes):
+                del self.nodes[path]
 
     # --- changes of one array -----------------------------------------------------------------------------------------
 
@@ -652,6 +701,7 @@ class TreeMachine(RuleBasedStateMachine):
     def equal(self) -> None:
         if self.nodes:
             process = next(self.turns) % len(self.processes)
+            self.run(process, self.forget_empty_folders)
             self.run(process, lambda: self.compare(self.processes[process].store))
 
     async def compare(self, store: Store) -> None:
