@@ -273,7 +273,7 @@ def _take_mode(temporary: bytes, replaced: os.stat_result) -> None:
         os.chmod(temporary, mode)
 
 
-def open_temporary(directory: bytes, mode: int, *, is_locked: bool = True) -> tuple[bytes, int]:
+def open_temporary(directory: bytes, mode: int = _NEW_MODE, *, is_locked: bool = True) -> tuple[bytes, int]:
     """Return path and descriptor of a new temporary file in `directory`. Its lock is held while it is open."""
     temporary = b"%s/%s%s-%x-%x" % (directory, TEMPORARY, _PROCESS_NAME, os.getpid(), next(_file_numbers))
     descriptor = os.open(temporary, _CREATE, mode)
