@@ -331,11 +331,10 @@ class Group(Node[GroupMetadata]):
         """
         from aiozarr.hierarchy.info import GroupInfo, count_objects
 
-        nodes: dict[str, Any] | None = None
-        if self._metadata.consolidated is not None or self._store.supports.listable:
-            nodes = {each.name: each.metadata async for batch in self._levels(None) for each in batch}
-        arrays = {name: metadata for name, metadata in (nodes or {}).items() if isinstance(metadata, ArrayMetadata)}
-        groups = [name for name, metadata in (nodes or {}).items() if isinstance(metadata, GroupMetadata)]
+        is_known = self._metadata.consolidated is not None or self._store.supports.listable
+        nodes = [each async for batch in self._levels(None) for each in batch] if is_known else []
+        arrays = {each.name: each.metadata for each in nodes if isinstance(each.metadata, ArrayMetadata)}
+        groups = [each for each in nodes if isinstance(each.metadata, GroupMetadata)]
         counts = await self._run_on_io_thread(lambda access: count_objects(access, arrays))
         return GroupInfo(
             url=self.url,
@@ -344,8 +343,8 @@ class Group(Node[GroupMetadata]):
             read_only=self.read_only,
             consolidated=self._metadata.consolidated is not None,
             attributes=len(self._metadata.attributes),
-            arrays=None if nodes is None else len(arrays),
-            groups=None if nodes is None else len(groups),
+            arrays=len(arrays) if is_known else None,
+            groups=len(groups) if is_known else None,
             **counts,
         )
 

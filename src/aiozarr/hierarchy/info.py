@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Literal, TypeAlias
@@ -163,16 +164,13 @@ async def count_objects(access: NodeAccess, arrays: Mapping[str, ArrayMetadata])
 
 def kinds_of(metadata: ArrayMetadata) -> Callable[[str], KeyKind]:
     """Return a function that tells the kind of a key relative to an array."""
-    ndim = len(metadata.shape)
-    try:
+    with suppress(MetadataError):
         grid = resolve_grid(metadata.chunk_grid, metadata.shape).shape
-        encoding = resolve_key_encoding(metadata.chunk_key_encoding, ndim)
-    except MetadataError:
-        encoding = None
-    if encoding is None or metadata.storage_transformers:
-        # Nobody knows the keys, so all of them count as chunks.
-        return lambda key: "document" if kind_of_key(key) == "document" else ()
-    return lambda key: kind_of_key(key, grid, encoding)
+        encoding = resolve_key_encoding(metadata.chunk_key_encoding, len(grid))
+        if not metadata.storage_transformers:
+            return lambda key: kind_of_key(key, grid, encoding)
+    # Nobody knows the keys, so all of them count as chunks.
+    return lambda key: "document" if kind_of_key(key) == "document" else ()
 
 
 def kind_of_key(key: str, grid: tuple[int, ...] = (), encoding: ChunkKeyEncoding | None = None) -> KeyKind:

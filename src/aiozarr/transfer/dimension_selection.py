@@ -120,10 +120,9 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
         if _is_missing(values, attributes).any():
             raise SelectionError(f"dimension {name!r} has coordinates that are missing; select it by index")
         ascends, descends = [bool(np.all(order[1:] >= order[:-1])) for order in (values, values[::-1])]
-        is_open = None in bounds
-        if not is_open and low > high:
+        if None not in (low, high) and low > high:
             low, high = last, first
-        elif not ascends and (is_open or (last <= first and (last, first) != (low, high))):
+        elif not ascends and (None in bounds or (last <= first and (last, first) != (low, high))):
             # Where coordinates descend, xarray answers by position for some calendars, and by value for others.
             raise SelectionError(
                 f"the coordinates of dimension {name!r} do not ascend, so {selected} is ambiguous; select it by index"
@@ -162,10 +161,8 @@ def _is_missing(values: NDArray[Any], attributes: Mapping[str, Any]) -> NDArray[
     is_missing = np.asarray(values != values)
     for fill in map(attributes.get, ("_FillValue", "missing_value") if values.dtype.kind in "iuf" else ()):
         # In attributes of format 3, xarray writes a float as the base64 of its eight bytes.
-        numbers = (
-            np.frombuffer(b64decode(fill), "<f8") if isinstance(fill, str) else np.ravel([] if fill is None else fill)
-        )
-        for number in numbers.tolist():
+        fill = np.frombuffer(b64decode(fill), "<f8") if isinstance(fill, str) else fill
+        for number in np.ravel(() if fill is None else fill).tolist():
             is_missing |= values == number
     return is_missing
 
