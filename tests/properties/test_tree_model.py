@@ -436,6 +436,7 @@ class TreeMachine(RuleBasedStateMachine):
             if await store.get(f"{path}/{key}") is not None:
                 self.nodes[path].is_implicit = False
             elif not any(each.startswith(f"{path}/") for each in self.nodes):
+                await store.erase(f"{path}/.zattrs")  # they would hinder a new group with other attributes
                 del self.nodes[path]
 
     # --- changes of one array -----------------------------------------------------------------------------------------

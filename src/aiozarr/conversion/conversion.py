@@ -198,16 +198,11 @@ async def _plan(
 
 async def _notes_of_others(nodes: Mapping[str, Array | Group], notes: Mapping[str, str]) -> dict[str, str]:
     """Return the notes of groups beside whose nodes something else is stored, which a conversion leaves out."""
-    children: dict[str, set[str]] = {path: set() for path, node in nodes.items() if isinstance(node, Group)}
-    for path in filter(None, nodes):
-        parent, _, name = path.rpartition("/")
-        children.get(parent, set[str]()).add(name)
-
-    async def look(path: str) -> list[str]:
-        return await internal.run_on_io_thread(nodes[path], partial(internal.list_others, names=children[path]))
-
-    groups, found = list(children), dict[str, str]()
-    for path, others in zip(groups, await map_concurrently(look, groups), strict=True):
+    look = partial(internal.list_others, paths={node.path for node in nodes.values()})
+    groups = [path for path, node in nodes.items() if isinstance(node, Group)]
+    found: dict[str, str] = {}
+    listed = await map_concurrently(lambda path: internal.run_on_io_thread(nodes[path], look), groups)
+    for path, others in zip(groups, listed, strict=True):
         if others:
             names = printable(", ".join([*others[:MAX_NAMED], *["…"][: len(others) - MAX_NAMED]]))
             note = f"not converted, because it is not part of a node: {names}"

@@ -28,7 +28,7 @@ from aiozarr.hierarchy.consolidated_update import (
     UNREADABLE,
     NodeChanges,
     complete,
-    document_identity,
+    document_id,
     invalidate,
     invalidate_all,
     load_linked,
@@ -182,8 +182,8 @@ class ConsolidatedAncestors:
             left_places = {self._place(group) for group in left}
             await record(sorted(consolidated | left_places))
             left += await load_linked([self._access], groups)
-            known = {*map(document_identity, left)}
-            self._groups = await invalidate_all([group for group in groups if document_identity(group) not in known])
+            known = {*map(document_id, left)}
+            self._groups = await invalidate_all([group for group in groups if document_id(group) not in known])
             self._interrupted = await gather_all(invalidate(group, sentinel=True) for group in left)
 
         # Open groups of this process notice at once that their metadata are invalid.

@@ -111,8 +111,8 @@ async def update_nodes(
     async def load_and_invalidate() -> tuple[C, list[ConsolidatedGroup], list[ConsolidatedGroup]]:
         context, groups = await load(*accesses)
         removed = [*await _load_removed(accesses), *await load_linked(accesses, groups)]
-        documents = {document_identity(group) for group in removed}
-        kept = await invalidate_all([group for group in groups if document_identity(group) not in documents], remember)
+        documents = {document_id(group) for group in removed}
+        kept = await invalidate_all([group for group in groups if document_id(group) not in documents], remember)
         return context, kept, await gather_all(invalidate(group, sentinel=True, remember=remember) for group in removed)
 
     async with AsyncExitStack() as locks:
@@ -144,22 +144,20 @@ async def update_nodes(
                     completed = await map_concurrently(complete, removed)
                     await rewrite_all([*groups, *(group for group in completed if group is not None)], changes)
                 for group in (*groups, *removed):
-                    tracker.removals.pop(document_identity(group), None)
+                    tracker.removals.pop(document_id(group), None)
                 return result
     return await update_nodes(accesses_through(outermost, accesses), (), load, apply, apply_at_once=apply_at_once)
 
 
 async def load_linked(accesses: Sequence[NodeAccess], groups: Sequence[ConsolidatedGroup]) -> list[ConsolidatedGroup]:
     """Return the consolidated groups that have nodes, which links lead to, by other names than `groups`."""
-    names = {
-        (document_identity(each), relative_name(node.path, each.access.path)) for each in groups for node in accesses
-    }
+    names = {(document_id(each), relative_name(node.path, each.access.path)) for each in groups for node in accesses}
     linked: dict[Hashable, ConsolidatedGroup] = {}
     for target in filter(None, map(link_target, accesses)):
         for zarr_format in DOCUMENT_KEYS:
             for group in await load_consolidated_groups(target, ancestors(target.path), zarr_format):
-                if (document_identity(group), relative_name(target.path, group.access.path)) not in names:
-                    linked[document_identity(group)] = group
+                if (document_id(group), relative_name(target.path, group.access.path)) not in names:
+                    linked[document_id(group)] = group
     return list(linked.values())
 
 
@@ -190,7 +188,7 @@ async def invalidate(
     rules, key = rules_of(group.metadata.zarr_format), _consolidated_key(group.metadata)
     if rules.consolidated_member is None:
         if remember is not None:
-            remember(document_identity(group), None)
+            remember(document_id(group), None)
         await _erase_consolidated(group)
         return replace(group, documents={key: None})
     extra = {**group.metadata.extra, **({rules.consolidated_member: None} if sentinel else {})}
@@ -198,7 +196,7 @@ async def invalidate(
     if sentinel:
         data += bytes(random.choices(b" \n", k=SENTINEL_BITS))
     if remember is not None:
-        remember(document_identity(group), data)
+        remember(document_id(group), data)
     return replace(group, documents={key: await _store_document(group, data)})
 
 
@@ -325,7 +323,7 @@ async def _load_removed(accesses: Sequence[NodeAccess]) -> list[ConsolidatedGrou
         if not isinstance(metadata, GroupMetadata):
             return None
         group = ConsolidatedGroup(access, metadata, documents)
-        value, removal = documents[_consolidated_key(metadata)], removals.get(document_identity(group))
+        value, removal = documents[_consolidated_key(metadata)], removals.get(document_id(group))
         stored = None if value is None else bytes(value.data)
         return group if removal is not None and stored == removal.document else None
 
@@ -354,7 +352,7 @@ def _identities(accesses: Sequence[NodeAccess]) -> frozenset[Hashable]:
     return frozenset(access.store.object_identity(access.prefix) for access in accesses)
 
 
-def document_identity(group: ConsolidatedGroup) -> Hashable:
+def document_id(group: ConsolidatedGroup) -> Hashable:
     """Return the identity of the document with the consolidated metadata."""
     access = group.access
     return access.store.object_identity(access.prefix + _consolidated_key(group.metadata))

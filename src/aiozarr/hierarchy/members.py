@@ -118,15 +118,18 @@ async def list_folders(parent: NodeAccess) -> list[str]:
     return sorted([prefix[len(parent.prefix) :].removesuffix("/") for prefix in prefixes])
 
 
-async def list_others(parent: NodeAccess, names: Container[str]) -> list[str]:
-    """Return the names directly below a group that are neither its documents nor `names`; folders end with `/`.
+async def list_others(parent: NodeAccess, paths: Container[str]) -> list[str]:
+    """Return the names directly below a group of what is neither its document nor a node; folders end with `/`.
+
+    `paths` has those of all nodes.
 
     The list is empty if the store cannot list, or refuses to.
     """
     with suppress(PermissionDeniedError, UnauthenticatedError, UnsupportedOperationError):
         keys, folders = await parent.scheduled.list_dir(parent.prefix)
-        found = [key[len(parent.prefix) :] for key in (*keys, *folders) if document_write_order(key) is None]
-        return sorted([name for name in found if name.removesuffix("/") not in names and name != JOURNAL_PREFIX])
+        found = [key for key in (*keys, *folders) if key.removesuffix("/") not in paths]
+        names = [key[len(parent.prefix) :] for key in found if document_write_order(key) is None]
+        return sorted([name for name in names if name != JOURNAL_PREFIX])
     return []
 
 

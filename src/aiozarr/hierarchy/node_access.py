@@ -473,14 +473,11 @@ async def read_as_group(access: NodeAccess, zarr_format: int) -> tuple[NodeMetad
     whether it is implicit.
     """
     documents = await read_documents(access, rules_of(zarr_format).own_keys)
-    found = parse_documents(access, documents, zarr_format)
-    if found is not None:
-        return found, False
-    group = {key: Value(data, None, len(data)) for key, data in render_node(implicit_group(zarr_format)).items()}
     stored = {key: value for key, value in documents.items() if value is not None}
-    implicit = parse_documents(access, {**group, **stored}, zarr_format)
-    assert implicit is not None
-    return implicit, True
+    group = {key: Value(data, None, len(data)) for key, data in render_node(implicit_group(zarr_format)).items()}
+    found = parse_documents(access, {**group, **stored}, zarr_format)
+    assert found is not None
+    return found, stored.keys() <= {rules_of(zarr_format).attributes_key}
 
 
 async def unfinished_work(access: NodeAccess) -> str | None:

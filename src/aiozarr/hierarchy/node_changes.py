@@ -44,14 +44,7 @@ from aiozarr.hierarchy.node_access import (
     read_documents,
     read_node,
 )
-from aiozarr.metadata.format_rules import (
-    ARRAY_KEY,
-    CONSOLIDATED_MEMBER,
-    ancestors,
-    check_new_path,
-    key_prefix,
-    rules_of,
-)
+from aiozarr.metadata.format_rules import ARRAY_KEY, CONSOLIDATED_MEMBER, ancestors, check_new_path, rules_of
 from aiozarr.metadata.formats import DOCUMENT_KEYS, node_keys, render_node
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.model import Value
@@ -232,7 +225,7 @@ async def _update_in_thread(
     store, max_bytes = access.store, access.settings.max_metadata_bytes
     assert isinstance(store, BlockingStore)
     [key] = rules_of(zarr_format).keys
-    keys = [access.prefix + key, *[key_prefix(path) + key for path in ancestors(access.path)]]
+    keys = [each.prefix + key for each in (access, *map(access.sibling, ancestors(access.path)))]
 
     def update() -> NodeMetadata | None:
         try:
@@ -263,12 +256,10 @@ def _is_outermost(store: Store, key: str) -> bool:
 
     while (parent := store.parent_store()) is not None:
         store = parent[0]
-        if isinstance(store, LocalStore):
-            # Looking for a file is faster than reading it, and few levels have one.
-            is_stored = os.access(f"{store.root}/{key}", os.F_OK)
-        else:
-            is_stored = not isinstance(store, BlockingStore) or store.fetch_now(key) is not None
-        if is_stored:
+        # Looking for a file is faster than reading it, and few levels have one.
+        if isinstance(store, LocalStore) and not os.access(f"{store.root}/{key}", os.F_OK):
+            continue
+        if not isinstance(store, BlockingStore) or store.fetch_now(key) is not None:
             return False
     return True
 

@@ -45,14 +45,11 @@ def with_groups_between(
     Raises:
         UnsupportedMetadataError: more than `MAX_NODES` nodes.
     """
-    complete = dict(nodes)
-    group: Mapping[str, Mapping[str, Any]] = {GROUP_KEY: {"zarr_format": 2}}
-    if zarr_format == 3:
-        members = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-        group = {V3_KEY: {**members, CONSOLIDATED_MEMBER: inline_member(Consolidated(3, {}))}}
-    else:
-        # Attributes alone do not make a node.
-        complete = {path: node for path, node in nodes.items() if node.keys() != {ATTRIBUTES_KEY}}
+    inline = inline_member(Consolidated(3, {}))
+    members = {"zarr_format": 3, "node_type": "group", "attributes": {}, CONSOLIDATED_MEMBER: inline}
+    group = {V3_KEY: members} if zarr_format == 3 else {GROUP_KEY: {"zarr_format": 2}}
+    # Attributes alone do not make a node.
+    complete = {path: node for path, node in nodes.items() if node.keys() != {ATTRIBUTES_KEY}}
     level: Iterable[str] = complete
     while level := {path.rpartition("/")[0] for path in level} - complete.keys() - {""}:
         complete.update({path: ImplicitNode({**group, **nodes.get(path, {})}) for path in level})
