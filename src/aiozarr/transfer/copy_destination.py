@@ -20,7 +20,6 @@ from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_rules import (
     CopyRules,
-    ObjectSource,
     is_document,
     is_folder_marker,
     is_node_document,
@@ -39,6 +38,7 @@ from aiozarr.transfer.sync_record import RECORD_KEY, SyncRecord
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.internal import ConsolidatedAncestors
+    from aiozarr.transfer.node_tree import NodeTree
 
 KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
@@ -103,7 +103,7 @@ class CopyDestination:
     copier: ObjectCopier
     rules: CopyRules
     counters: CopyCounters
-    objects: ObjectSource | None
+    objects: NodeTree | None
 
     def __post_init__(self) -> None:
         rules, self._store = self.rules, self.copier.destination
@@ -111,7 +111,7 @@ class CopyDestination:
         self._preparation = asyncio.Lock()
         self._stored_documents: list[str] | None = None
         self._linked_documents: set[str] = set()
-        description, supports = {"source": self.source.store.url, "part": rules.part}, self._store.supports
+        description, supports = {"source": self.source.store.url}, self._store.supports
         is_kept = rules.is_journaled and supports.readable and supports.writeable and supports.listable
         self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
         self.is_prepared = True

@@ -17,11 +17,11 @@ from aiozarr.errors import ChangedError, StoreError
 from aiozarr.metadata.format_rules import V3_KEY, ZMETADATA_KEY, ancestors, document_write_order, key_prefix
 from aiozarr.model import Entry, Value
 from aiozarr.stores import BlockingStore
-from aiozarr.transfer.copy_rules import KeyFilter, ObjectSource, is_node_document, node_of
+from aiozarr.transfer.copy_rules import KeyFilter, is_node_document, node_of
 from aiozarr.transfer.replaced_nodes import compare_documents, edit_consolidated, is_extended
 
 if TYPE_CHECKING:
-    pass
+    from aiozarr.transfer.node_tree import NodeTree
 
 PAGE_ENTRIES = 1000
 """Entries that a server lists at one moment. An array on several pages may have changed between them."""
@@ -43,7 +43,7 @@ class DocumentChanges:
         skipped: documents that the destination has already.
     """
 
-    def __init__(self, copier: ObjectCopier, objects: ObjectSource | None) -> None:
+    def __init__(self, copier: ObjectCopier, objects: NodeTree | None) -> None:
         self.kept: dict[str, bytes] = {}
         self.later: set[str] = set()
         self._copier = copier

@@ -35,12 +35,10 @@ class NodeTree:
     Attributes:
         nodes: their metadata by path; the root has the path `""`.
         documents: the documents of the nodes by key; None for those that are not fetched yet.
-        rewritten: 0: each object is copied as it is stored.
     """
 
     nodes: dict[str, NodeMetadata] = field(default_factory=dict)
     documents: dict[str, Buffer | None] = field(default_factory=dict)
-    rewritten: int = 0
 
     @property
     def arrays(self) -> dict[str, ArrayMetadata]:
