@@ -126,13 +126,12 @@ class CopyOperation:
                 message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
         documents = await self._copy_until_settled(documents)
-        mirror = None if self._counters.failed else self._copy_destination.mirror
-        if mirror is not None and not self.rules.delete:
+        if not (self.rules.delete or self._counters.failed):
             # Before the documents, so that a reader of the new ones reads no older chunk.
-            await self._copy_destination.delete_extra(mirror)
+            await self._copy_destination.delete_extra()
         await self._copy_documents(documents)
-        if mirror is not None and self.rules.delete and not self._counters.failed:
-            await self._copy_destination.delete_extra(mirror)
+        if self.rules.delete and not self._counters.failed:
+            await self._copy_destination.delete_extra()
         await self._copy_destination.finish()
 
     async def _copy_until_settled(self, documents: list[Entry]) -> list[Entry]:
@@ -262,19 +261,13 @@ class CopyOperation:
                 continue
             if mirror is not None:
                 mirror.add_key(key)
-                if is_document(key):
-                    destination.replaced.add_document(key)
             if is_document(key):
+                destination.replaced.add_document(key)
                 changes.add_document(entry)
             # Without a version, nothing shows that an object is still the one of the previous pass.
-            is_there = journal.take(entry) and not (self._is_repeat and entry.version is None)
-            may_be_equal = mirror is not None and self.rules.compares and mirror.may_have(entry)
-            if is_there or (
-                may_be_equal
-                and self.objects is None
-                and mirror is not None
-                and await destination.is_up_to_date(mirror, entry)
-            ):
+            is_there = journal.take(entry) and (entry.version if self._is_repeat else destination.may_have(entry))
+            may_be_equal = self.rules.compares and destination.may_have(entry)
+            if is_there or (may_be_equal and self.objects is None and await destination.is_up_to_date(entry)):
                 if is_document(key):
                     changes.skipped.append(entry)
                 if is_there:
@@ -324,13 +317,12 @@ class CopyOperation:
 
     async def _is_equal(self, entry: Entry) -> bool:
         """Return whether the destination has an object of a source without a listing, and count it then."""
-        mirror = self._copy_destination.mirror
-        if self.objects is None or mirror is None or not self.rules.compares or not mirror.may_have(entry):
+        if self.objects is None or not self.rules.compares:
             return False
-        if not await self._copy_destination.has_equal_bytes(entry.key):
-            return False
-        self._add_skipped(entry)
-        return True
+        is_equal = await self._copy_destination.is_up_to_date(entry, may_read=True)
+        if is_equal:
+            self._add_skipped(entry)
+        return is_equal
 
     async def _copy_one(self, entry: Entry, value: bytes | None = None, *, may_be_obstructed: bool = True) -> None:
         if not is_document(entry.key):

@@ -77,8 +77,7 @@ class DocumentChanges:
         if document_write_order(key) == 1:
             self.node_paths.update([*ancestors(path), path])
         if self._objects is not None:
-            document = self._objects.loaded_document(key)
-            if document is not None:
+            if (document := self._objects.documents.get(key)) is not None:
                 self.kept.setdefault(key, bytes(document))
         elif is_node_document(key) and self._page_end and self._page_end.startswith(key_prefix(path)):
             self._on_pages.add(key)
@@ -91,11 +90,11 @@ class DocumentChanges:
     async def check_listing(self, documents: Iterable[Entry]) -> None:
         """Read documents that may be later than the listed chunks, and list again to find that out."""
         unread = [entry for entry in documents if entry.key not in self.kept and self._objects is None]
-        early = [entry for entry in unread if entry.version is None or entry.key in self._on_pages]
-        values = await map_concurrently(self._fetch, [entry.key for entry in early])
-        self.kept |= {entry.key: value for entry, value in zip(early, values, strict=True) if value is not None}
-        read = [self.kept[key] for key in self._on_pages if key in self.kept and key in {each.key for each in early}]
-        if any(compare_documents(document, document).was_array for document in read):
+        early = [entry.key for entry in unread if entry.version is None or entry.key in self._on_pages]
+        values = dict(zip(early, await map_concurrently(self._fetch, early), strict=True))
+        read = {key: value for key, value in values.items() if value is not None}
+        self.kept |= read
+        if any(key in self._on_pages and compare_documents(value, value).was_array for key, value in read.items()):
             listed_again = 0
             async with aclosing(self._copier.scheduled_source.scan(faults=True)) as entries:
                 async for entry in entries:
@@ -114,12 +113,10 @@ class DocumentChanges:
             copier.prefetched.clear()  # they may be older than that object
         known = self.kept.keys() | copier.prefetched.keys()
         await copier.prefetch([entry for entry in documents if entry.key not in known])
-        checked = [*documents]
-        if len(self._copied_folders) > MAX_COPIED_FOLDERS:
-            checked += self.skipped
-        elif self.skipped:
-            paths = {path for folder in self._copied_folders for path in (*ancestors(folder), folder)}
-            checked += [entry for entry in self.skipped if node_of(entry.key) in paths]
+        is_unknown = len(self._copied_folders) > MAX_COPIED_FOLDERS
+        folders = self._copied_folders if self.skipped and not is_unknown else ()
+        paths = {path for folder in folders for path in (*ancestors(folder), folder)}
+        checked = [*documents, *[entry for entry in self.skipped if is_unknown or node_of(entry.key) in paths]]
         found = await map_concurrently(self._has_changed, checked)
         changed = {entry.key for entry, is_changed in zip(checked, found, strict=True) if is_changed}
         return changed | (self._on_pages if self._was_listed_in_part else set())
