@@ -110,13 +110,13 @@ class CopyDestination:
         self._preparation = asyncio.Lock()
         # The documents of nodes, and whether they are behind a link; None if they were not listed.
         self._stored_documents: dict[str, bool] | None = None
-        description, supports = {"source": self.source.store.url}, self._store.supports
-        is_kept = rules.is_journaled and supports.readable and supports.writeable and supports.listable
-        self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
+        supports = self._store.supports
+        is_kept = bool(supports.readable and supports.writeable and supports.listable)
+        self.journal = CopyJournal(self.destination, self.source.store.url, is_kept=is_kept)
         self.is_prepared = True
         self._old_journal: list[str] | None = None
         is_recorded = is_kept and rules.compares and self.objects is None
-        self.record = SyncRecord(self.copier.source, self.destination, is_kept=bool(is_recorded))
+        self.record = SyncRecord(self.copier.source, self.destination, is_kept=is_recorded)
         has_mirror = rules.compares or (self.journal.is_kept and (rules.may_replace or rules.resume))
         self.mirror = Mirror() if has_mirror else None
         self.replaced = ReplacedNodes(self.source)

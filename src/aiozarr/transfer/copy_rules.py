@@ -79,7 +79,6 @@ class CopyRules:
         size_only: chunks of equal size are equal.
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
-        is_journaled: whether the copy can be resumed.
     """
 
     keys: KeyFilter = field(default_factory=KeyFilter)
@@ -91,7 +90,6 @@ class CopyRules:
     size_only: bool = False
     dry_run: bool = False
     on_error: OnError = "raise"
-    is_journaled: bool = True
 
     @property
     def may_replace(self) -> bool:

@@ -94,7 +94,7 @@ class CopyJournal(Journal):
 
     Args:
         destination: the destination.
-        description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+        source: the URL of the source; an interrupted copy is only resumed from the same one.
         is_kept: False for a copy that cannot be resumed, whose journal is not stored.
 
     Attributes:
@@ -103,10 +103,10 @@ class CopyJournal(Journal):
             number of levels up to it and its format.
     """
 
-    def __init__(self, destination: ScheduledStore, description: dict[str, Any], *, is_kept: bool = True) -> None:
+    def __init__(self, destination: ScheduledStore, source: str, *, is_kept: bool = True) -> None:
         super().__init__(destination, HEADER_KEY)
         self.is_kept = is_kept
-        self._description = {"format": 1, **description}
+        self._description = {"format": 1, "source": source}
         self.has_records = False
         self.invalidated: list[tuple[int, int]] = []
         self._copied: set[bytes] = set()
