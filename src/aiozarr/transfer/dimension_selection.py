@@ -1,16 +1,19 @@
-"""Selections of parts of dimensions, by index or by coordinate."""
+"""Selections of a copy: parts of dimensions, by index or by coordinate."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from operator import index
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aiozarr.errors import SelectionError
+
+Selection: TypeAlias = Mapping[str, Any]
+"""A slice or a single value per dimension: integers are indexes, all others coordinates."""
 
 _CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 _NANOSECONDS = {
@@ -23,6 +26,24 @@ _NANOSECONDS = {
     **dict.fromkeys(("nanosecond", "nanoseconds", "ns"), 1),
 }
 _SINCE = re.compile(r"\s*(\w+)\s+since\s+(\d{1,4}-\d{1,2}-\d{1,2})(?:[T\s]+(\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+
+
+def check_selection(selection: Selection) -> None:
+    """Check the form of a selection.
+
+    Raises:
+        TypeError, ValueError: it is not a mapping of names to slices and values, or has a step.
+    """
+    if not isinstance(selection, Mapping):
+        raise TypeError(f"select is a mapping such as {{'time': slice(0, 24)}}, not {type(selection).__name__}")
+    for name, part in selection.items():
+        if not isinstance(name, str):
+            raise TypeError(f"select has names of dimensions, not {type(name).__name__}")
+        if isinstance(part, slice):
+            if part.step not in (None, 1):
+                raise ValueError(f"select[{name!r}] has the step {part.step}: a copy has adjacent elements")
+        elif isinstance(part, bool) or part is None or part is Ellipsis or isinstance(part, list | tuple | dict | set):
+            raise TypeError(f"select[{name!r}] is a slice, an index or a coordinate, not {type(part).__name__}")
 
 
 def is_index(part: Any) -> bool:

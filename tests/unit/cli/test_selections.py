@@ -76,8 +76,9 @@ def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
     for command in ("cat", "plan"):
         together = succeed(command, sample / "air", "-s", "time=0:1,lat=0:2,lon=0:3").stdout
         assert succeed(command, sample / "air", "-s", "time=0:1", "-s", "lat=0:2", "-s", "lon=0:3").stdout == together
-    succeed("convert", sample / "air", tmp_path / "part", "-s", "time=0:1", "-s", "lat=0:2,lon=0:3")
-    assert aiozarr.sync.open_array(tmp_path / "part").shape == (1, 2, 3)
+    for command in ("cp", "convert"):
+        succeed(command, sample / "air", tmp_path / command, "-s", "time=0:1", "-s", "lat=0:2,lon=0:3")
+        assert aiozarr.sync.open_array(tmp_path / command).shape == (1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +92,11 @@ def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
         (["lat=45:60"], 1, "the indexes 45:60 select nothing of dimension 'lat', which has the length 6"),
     ],
 )
-@pytest.mark.parametrize("command", ["cat", "convert", "plan"])
+@pytest.mark.parametrize("command", ["cat", "cp", "convert", "plan"])
 def test_selections_that_contradict_or_are_empty_are_refused(
     command: str, options: list[str], code: int, message: str, sample: Path, tmp_path: Path
 ) -> None:
-    target = [tmp_path / "part"] if command == "convert" else []
+    target = {"cp": [tmp_path / "part"], "convert": [tmp_path / "part"]}.get(command, [])
     result = invoke(command, sample / "air", *target, *[part for option in options for part in ("-s", option)])
     assert (result.exit_code, message in " ".join(result.stderr.split())) == (code, True), result.stderr
     assert not (tmp_path / "part").exists()
@@ -118,8 +119,9 @@ def test_all_commands_select_alike(selection: str, sample: Path, tmp_path: Path)
     expected = expected[:1] if "0," in selection[:7] else expected
     succeed("cat", "-f", "npy", "-o", tmp_path / "values.npy", sample / "air", "-s", selection)
     np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), expected.squeeze())
-    succeed("convert", sample / "air", tmp_path / "part", "-s", selection)
-    np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / "part")[...].squeeze(), expected.squeeze())
+    for command in ("cp", "convert"):
+        succeed(command, sample / "air", tmp_path / command, "-s", selection)
+        np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / command)[...].squeeze(), expected.squeeze())
     assert "air" in succeed("plan", sample / "air", "-s", selection).stdout
 
 
@@ -129,9 +131,9 @@ def test_coordinates_may_be_above_the_array(sample: Path) -> None:
     assert succeed("cat", sample / "deep/er/x", "-s", "lat=-30..30").stdout.split() == ["1", "2", "3", "4"]
 
 
-def test_a_conversion_takes_positions(sample: Path, tmp_path: Path) -> None:
-    succeed("convert", sample / "deep/shards", tmp_path / "part", "-s", "2:6,...")
+def test_a_copy_takes_numbers_for_dimensions_without_names(sample: Path, tmp_path: Path) -> None:
+    succeed("cp", sample / "deep/shards", tmp_path / "part", "-s", "2:6,...")
     expected = aiozarr.sync.open_array(sample, "deep/shards")[2:6]
     np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / "part")[...], expected)
-    result = invoke("convert", sample, tmp_path / "other", "-s", "2:6")
+    result = invoke("cp", sample, tmp_path / "other", "-s", "2:6")
     assert (result.exit_code, "its arrays are air, lat" in result.stderr) == (1, True)

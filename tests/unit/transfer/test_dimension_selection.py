@@ -10,6 +10,7 @@ import pytest
 
 from aiozarr.errors import SelectionError
 from aiozarr.transfer.dimension_selection import (
+    check_selection,
     is_index,
     resolve_coordinates,
     resolve_indexes,
@@ -18,6 +19,22 @@ from aiozarr.transfer.dimension_selection import (
 LAT = np.linspace(90, -90, 19)
 DAYS = np.arange(59)
 SINCE = {"units": "days since 2020-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("selection", "error"),
+    [
+        ("time=0:24", TypeError),
+        ({3: slice(1)}, TypeError),
+        ({"time": slice(0, 10, 2)}, ValueError),
+        ({"time": [1, 2]}, TypeError),
+        ({"time": True}, TypeError),
+        ({"time": None}, TypeError),
+    ],
+)
+def test_selections_of_another_form_are_mistakes(selection: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="select"):
+        check_selection(selection)
 
 
 @pytest.mark.parametrize(
