@@ -7,6 +7,7 @@ import errno
 from collections.abc import Collection, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from aiozarr.transfer.copy_rules import (
     is_node_document,
     node_of,
 )
-from aiozarr.transfer.journal import HEADER_KEY, CopyJournal, Mirror, is_journal_key, size_hash
+from aiozarr.transfer.journal import HEADER_KEY, CopyJournal, Mirror, is_journal_key
 from aiozarr.transfer.replaced_nodes import (
     DocumentChange,
     ReplacedNodes,
@@ -62,14 +63,12 @@ class DestinationListing:
         count: number of objects, without those of a journal.
         first: the key of the first of them.
         journal_keys: keys of the journal of an interrupted copy.
-        size_hashes: hashes of keys and sizes, if the copy is resumed.
         is_allowed: False if the credentials may not list the destination.
     """
 
     count: int = 0
     first: str = ""
     journal_keys: list[str] = field(default_factory=list)
-    size_hashes: set[int] = field(default_factory=set)
     is_allowed: bool = True
 
     def add(self, entry: Entry) -> None:
@@ -109,15 +108,15 @@ class CopyDestination:
         rules, self._store = self.rules, self.copier.destination
         self.source, self.destination = self.copier.scheduled_source, self.copier.scheduled_destination
         self._preparation = asyncio.Lock()
-        self._stored_documents: list[str] | None = None
-        self._linked_documents: set[str] = set()
-        description, supports = {"source": self.source.store.url, "part": rules.part}, self._store.supports
-        is_kept = rules.is_journaled and supports.readable and supports.writeable and supports.listable
-        self.journal = CopyJournal(self.destination, description, is_kept=bool(is_kept))
+        # The documents of nodes, and whether they are behind a link; None if they were not listed.
+        self._stored_documents: dict[str, bool] | None = None
+        supports = self._store.supports
+        is_kept = bool(supports.readable and supports.writeable and supports.listable)
+        self.journal = CopyJournal(self.destination, self.source.store.url + rules.part, is_kept=is_kept)
         self.is_prepared = True
         self._old_journal: list[str] | None = None
         is_recorded = is_kept and rules.compares and self.objects is None
-        self.record = SyncRecord(self.copier.source, self.destination, is_kept=bool(is_recorded))
+        self.record = SyncRecord(self.copier.source, self.destination, is_kept=is_recorded)
         has_mirror = rules.compares or (self.journal.is_kept and (rules.may_replace or rules.resume))
         self.mirror = Mirror() if has_mirror else None
         self.replaced = ReplacedNodes(self.source)
@@ -167,7 +166,7 @@ class CopyDestination:
         if not self.journal.is_kept:
             return None
         if found.journal_keys and rules.resume:
-            await self.journal.resume(found.journal_keys, found.size_hashes)
+            await self.journal.resume(found.journal_keys)
         else:
             self._old_journal = found.journal_keys
             if HEADER_KEY in found.journal_keys:
@@ -184,7 +183,7 @@ class CopyDestination:
         # A resumed copy and a mirror need all objects; an overwritten destination is searched for an old journal.
         looks_at_all = not may_replace or rules.resume or rules.compares
         prefix = "" if looks_at_all else JOURNAL_PREFIX
-        documents: list[str] = []
+        documents: dict[str, bool] = {}
         if isinstance(self._store, BlockingStore):
             await self.record.load()
         try:
@@ -195,15 +194,10 @@ class CopyDestination:
                         await self.record.load()  # servers list it before the keys of nodes
                     self.record.add_stored(entry)
                     if is_node_document(entry.key):
-                        documents.append(entry.key)
-                        if entry.below_link:
-                            self._linked_documents.add(entry.key)
-                    # Metadata do not have the sizes of chunks.
-                    known = entry if self.objects is None else Entry(entry.key, None)
-                    if rules.resume:
-                        found.size_hashes.add(size_hash(known))
-                    if self.mirror is not None and rules.compares:
-                        self.mirror.add_stored(known)
+                        documents[entry.key] = entry.below_link > 0
+                    if self.mirror is not None:
+                        # Metadata do not have the sizes of chunks.
+                        self.mirror.add_stored(entry if self.objects is None else Entry(entry.key, None))
                     if not rules.resume and not rules.compares and found.count == MAX_COUNTED_OBJECTS:
                         break
             if looks_at_all:
@@ -217,7 +211,7 @@ class CopyDestination:
         except PermissionDeniedError:
             # Credentials that may only write cannot check it.
             found.is_allowed = False
-        is_tree = bool(found.journal_keys) or any(key not in self._linked_documents for key in documents)
+        is_tree = bool(found.journal_keys) or not all(documents.values())
         if rules.delete and found.count and not is_tree:
             raise CopyError(
                 f"{self._store.url} holds {found.count:,} objects, among them {found.first!r}, and no Zarr node: "
@@ -228,10 +222,7 @@ class CopyDestination:
 
     async def _counts_if_complete(self) -> CopyCounters | None:
         """Return the counts of a copy that skips everything; None if the destination lacks an object of the source."""
-        mirror, counters = Mirror(), CopyCounters()
-        async with aclosing(self.destination.scan()) as stored:
-            async for entry in stored:
-                mirror.add_stored(entry if self.objects is None else Entry(entry.key, None))
+        counters = CopyCounters()
 
         async def compare(entry: Entry) -> None:
             if entry.fault and self.rules.keys.may_match_at(entry.key):
@@ -240,9 +231,8 @@ class CopyDestination:
                 return
             # Consolidated metadata of a filtered copy name only the copied nodes.
             is_edited = self.rules.keys and is_document(entry.key) and await self.fetch_stored(entry.key) is not None
-            if is_edited or mirror.may_have(entry):
-                is_equal = is_edited or await self.is_up_to_date(mirror, entry)
-                if not (is_equal or await self.has_equal_bytes(entry.key)):
+            if is_edited or self.may_have(entry):
+                if not (is_edited or await self.is_up_to_date(entry, may_read=True)):
                     raise _DifferentError
                 counters.add_listed(entry)
                 counters.add("skipped", entry, entry.size or 0)
@@ -258,15 +248,20 @@ class CopyDestination:
                 return None
         return counters if counters.listed else None
 
-    async def has_equal_bytes(self, key: str) -> bool:
-        """Return whether source and destination have an object of equal bytes, by reading both."""
-        entry = Entry(key, None)
-        return await have_equal_bytes(self.source, entry, self.destination, entry)
+    def may_have(self, entry: Entry) -> bool:
+        """Return whether the destination had an object of equal key and size before the copy."""
+        return self.mirror is not None and self.mirror.may_have(entry)
 
-    async def is_up_to_date(self, mirror: Mirror, entry: Entry) -> bool:
-        """Return whether the destination has an object: by MD5 or size, by the record, or by comparing local bytes."""
+    async def is_up_to_date(self, entry: Entry, *, may_read: bool = False) -> bool:
+        """Return whether the destination has an object: by MD5 or size, by the record, or by comparing local bytes.
+
+        With `may_read`, objects that these do not show to be equal are read from both sides.
+        """
+        mirror = self.mirror
+        if mirror is None or not mirror.may_have(entry):
+            return False
         if self.rules.size_only and entry.size is not None and not is_document(entry.key):
-            return mirror.may_have(entry)
+            return True
         if mirror.is_stored(entry) or self.record.has(entry):
             return True
         source, destination, version = self.source.store, self._store, entry.version
@@ -286,12 +281,12 @@ class CopyDestination:
                 return mirror.is_stored(Entry(entry.key, size, Version(content_tag(value.data))))
             return stored is not None and equal_bytes(stored.data, value.data)
 
-        if read_source is None and (read_stored is None or version is None or not has_content_tag(version)):
-            return False
-        try:
-            return await self.copier.engine.run_in_worker(compare, size)
-        except StoreError:
-            return False  # copying it shows what is wrong
+        is_equal, is_tagged = False, version is not None and has_content_tag(version)
+        if read_source is not None or (read_stored is not None and is_tagged):
+            with suppress(StoreError):  # copying it shows what is wrong
+                is_equal = await self.copier.engine.run_in_worker(compare, size)
+        either = Entry(entry.key, None)
+        return is_equal or (may_read and await have_equal_bytes(self.source, either, self.destination, either))
 
     def _occupied_message(self, found: DestinationListing) -> str:
         count = found.count
@@ -321,9 +316,7 @@ class CopyDestination:
                 await self.journal.begin(self._old_journal)
             if self._has_consolidated_above:
                 await self._invalidate_consolidated()
-            if self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
-                # Also for a resumed copy, because the interrupted one may have stored no more than the header.
-                await self._withdraw_documents()
+            await self._withdraw_documents()
         except StoreError as error:
             raise CopyError(f"{self._store.url} could not be written: {error}") from error
 
@@ -343,6 +336,9 @@ class CopyDestination:
         Chunks of such arrays are removed, too, because local files may have the names of new directories. They stay if
         the journal may name some of them as copied.
         """
+        # Also for a resumed copy, because the interrupted one may have stored no more than the header.
+        if not self.journal.is_kept or not (self.rules.may_replace or self.rules.resume):
+            return
         source, limit = self.source, self.destination.settings.max_metadata_bytes
 
         async def compare(key: str) -> DocumentChange:
@@ -351,7 +347,7 @@ class CopyDestination:
                 return DocumentChange()
             copied = await source.fetch(key, max_bytes=limit)
             if copied is None:
-                prefix = f"{node_of(key)}/" if node_of(key) else ""
+                prefix = key_prefix(node_of(key))
                 others = await map_concurrently(lambda name: source.fetch(prefix + name, max_bytes=limit), KIND_KEYS)
                 if not any(other is not None for other in others):
                     return DocumentChange()  # another node
@@ -361,11 +357,11 @@ class CopyDestination:
         try:
             if documents is None:
                 async with aclosing(self.destination.scan()) as entries:
-                    stored = [entry async for entry in entries if is_node_document(entry.key)]
-                documents = [entry.key for entry in stored]
-                self._linked_documents = {entry.key for entry in stored if entry.below_link}
-            documents = [key for key in documents if self.rules.keys.matches(key)]
-            found = zip(documents, await map_concurrently(compare, documents), strict=True)
+                    documents = {
+                        entry.key: entry.below_link > 0 async for entry in entries if is_node_document(entry.key)
+                    }
+            matching = [key for key in documents if self.rules.keys.matches(key)]
+            found = zip(matching, await map_concurrently(compare, matching), strict=True)
         except PermissionDeniedError:
             # Credentials that may only write cannot see what they replace.
             return
@@ -385,7 +381,7 @@ class CopyDestination:
         if self.journal.has_records:
             return
         for key, change in changes.items():
-            is_erasable = not (change.is_removed or self.rules.keys or key in self._linked_documents)
+            is_erasable = not (change.is_removed or self.rules.keys or documents[key])
             if is_erasable and change.was_array and key.endswith(V3_KEY):
                 await self.destination.erase_prefix(key.removesuffix(V3_KEY) + "c/")
 
@@ -410,7 +406,7 @@ class CopyDestination:
             self.mirror = self.mirror or Mirror()  # an object of the previous pass may have to be removed
             self.mirror.forget_keys()
         self.replaced = ReplacedNodes(self.source)
-        if self.is_prepared and self.journal.is_kept and (self.rules.may_replace or self.rules.resume):
+        if self.is_prepared:
             await self._withdraw_documents()
 
     async def fetch_stored(self, key: str) -> bytes | None:
@@ -430,56 +426,49 @@ class CopyDestination:
 
     async def clear_places(self, keys: Iterable[str]) -> None:
         """Remove files above objects, and objects below them, if the copy replaces or mirrors what these belong to."""
-        obstacles: dict[str, None] = {}
-        seen: set[str] = set()
         for key in keys:
-            entries = [entry async for entry in self.destination.scan(f"{key}/", faults=True)]
-            for above in ancestors(key)[1:]:
-                if above not in seen:
-                    seen.add(above)
-                    entry = await self.destination.stat(above)
-                    entries += [] if entry is None else [entry]
-            if all(await map_concurrently(self._is_replaceable, entries)):
-                obstacles.update(dict.fromkeys(entry.key for entry in entries))
-        await self._erase(list(obstacles))
+            obstacles = [entry async for entry in self.destination.scan(f"{key}/", faults=True)]
+            above = await map_concurrently(self.destination.stat, ancestors(key)[1:])
+            obstacles += [entry for entry in above if entry is not None]
+            if all(await map_concurrently(partial(self._is_extra, of_any_layout=True), obstacles)):
+                await self._erase([entry.key for entry in obstacles])
 
-    async def _is_replaceable(self, entry: Entry) -> bool:
+    async def _is_extra(self, entry: Entry, *, of_any_layout: bool = False) -> bool:
+        """Return whether the copy removes an object because the source does not have it."""
         key = entry.key
-        if entry.fault or entry.below_link or self.mirror is None or key in self.mirror:
+        if entry.fault or entry.below_link or is_journal_key(key) or not self.rules.keys.matches(key):
             return False
-        if is_journal_key(key) or not self.rules.keys.matches(key):
+        if self.mirror is None or key in self.mirror:
             return False
-        return self.rules.delete or await self.replaced.has(key, of_any_layout=True)
+        return self.rules.delete or await self.replaced.has(key, of_any_layout=of_any_layout)
 
     # --- after the last one ------------------------------------------------------------------------------------------
 
-    async def delete_extra(self, mirror: Mirror) -> None:
+    async def delete_extra(self) -> None:
         """Remove objects of the destination that the source does not have, the documents of a page first.
 
         Unless the copy deletes all of them, only objects of copied nodes are removed: chunks that would be read with
         the new documents, and documents that would take precedence. A link to a directory is removed if all objects
         behind it would be; objects behind a link are never removed.
         """
+        mirror = self.mirror
+        if mirror is None:
+            return
         batch: list[str] = []
         # Links to directories, and whether something behind one of them stays.
         links: dict[str, bool] = {}
         async with aclosing(self.destination.scan()) as entries:
             async for entry in entries:
-                key = entry.key
                 self.record.add_final(entry)
                 if entry.below_link:
-                    link = key.rsplit("/", entry.below_link)[0]
-                    stays = key in mirror or not (self.rules.delete and self.rules.keys.matches(key))
+                    link = entry.key.rsplit("/", entry.below_link)[0]
+                    stays = entry.key in mirror or not (self.rules.delete and self.rules.keys.matches(entry.key))
                     links[link] = links.get(link, False) or stays
-                    continue
-                if is_journal_key(key) or key in mirror or not self.rules.keys.matches(key):
-                    continue
-                if not (self.rules.delete or await self.replaced.has(key)):
-                    continue
-                batch.append(key)
-                if len(batch) == MAX_ERASED_KEYS:
-                    await self._erase(batch)
-                    batch = []
+                elif await self._is_extra(entry):
+                    batch.append(entry.key)
+                    if len(batch) == MAX_ERASED_KEYS:
+                        await self._erase(batch)
+                        batch = []
         await self._erase(batch)
         for link in [link for link, stays in links.items() if not stays]:
             self.counters.add_deleted([link])

@@ -5,10 +5,9 @@ The destination before and after it is in `copy_destination.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from time import perf_counter
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
@@ -72,14 +71,14 @@ class CopyOperation:
         self._has_source = False
         self._counters = CopyCounters(self.progress, is_dry_run=self.rules.dry_run)
         self._copy_destination = CopyDestination(self.copier, self.rules, self._counters, self.objects)
-        self._journal = self._copy_destination.journal
         most = self.copier.settings.max_requests
         self._concurrency = OBJECT_CONCURRENCY if most == "auto" else 2 * most
         self._incomplete_nodes: set[str] = set()
         self._download: Download | None = None
         self._is_repeat = False
         self._obstructed: list[Entry] = []
-        self._changes = DocumentChanges(self.copier, self.objects)
+        self._is_second_attempt = False
+        self._changes = DocumentChanges(self._copy_destination)
 
     async def run(self) -> CopyReport:
         """Copy everything.
@@ -99,7 +98,7 @@ class CopyOperation:
                     else:
                         self._counters = counts
                 except Exception:
-                    await self._journal.flush()
+                    await self._copy_destination.journal.flush()
                     raise
                 finally:
                     await self._copy_destination.close()
@@ -124,13 +123,12 @@ class CopyOperation:
                 message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
         documents = await self._copy_until_settled(documents)
-        mirror = None if self._counters.failed else self._copy_destination.mirror
-        if mirror is not None and not self.rules.delete:
+        if not (self.rules.delete or self._counters.failed):
             # Before the documents, so that a reader of the new ones reads no older chunk.
-            await self._copy_destination.delete_extra(mirror)
+            await self._copy_destination.delete_extra()
         await self._copy_documents(documents)
-        if mirror is not None and self.rules.delete and not self._counters.failed:
-            await self._copy_destination.delete_extra(mirror)
+        if self.rules.delete and not self._counters.failed:
+            await self._copy_destination.delete_extra()
         await self._copy_destination.finish()
 
     async def _copy_until_settled(self, documents: list[Entry]) -> list[Entry]:
@@ -140,8 +138,9 @@ class CopyOperation:
         """
         changed: set[str] = set()
         for _ in range(0 if self.rules.dry_run else MAX_PASSES):
-            has_changed = bool(self._counters.changed)
-            if not (changed := await self._changes.find(documents, has_changed_objects=has_changed)):
+            if self._counters.changed:
+                self.copier.prefetched.clear()  # they may be older than a changed object
+            if not (changed := await self._changes.find(documents)):
                 return documents
             await self._copy_destination.begin_again()
             self._is_repeat = True
@@ -165,26 +164,25 @@ class CopyOperation:
         async with aclosing(listing), aclosing(self._partition(listing, documents)) as data:
             try:
                 if download is None:
-                    reads_files, writes_files = [
-                        isinstance(each, BlockingStore) for each in (self.copier.source, self.copier.destination)
-                    ]
                     # Batches of uploads together are as many requests as a queue sends at most.
-                    concurrency = self._concurrency // (2 if reads_files and not writes_files else 1)
-                    await for_each_of(self._copy_batch, data, concurrency=max(1, concurrency))
+                    is_upload = self.copier.facts.blocks and not self.copier.facts.blocks_writer
+                    concurrency = max(1, self._concurrency // (2 if is_upload else 1))
+                    await for_each_of(self._copy_batch, data, concurrency=concurrency)
                 else:
                     await gather_all([download.run(), self._feed(data, download, documents)])
                     await for_each(self._copy_one, download.deferred, concurrency=DEFERRED_CONCURRENCY)
             except StoreError as error:
                 raise CopyError(f"{self.copier.source.url} could not be listed: {error}") from error
-        await self._copy_obstructed()
+        await self._copy_obstructed(self._copy_one)
         return list(documents.values())
 
-    async def _copy_obstructed(self) -> None:
+    async def _copy_obstructed(self, copy: Callable[[Entry], Awaitable[None]]) -> None:
         """Copy the objects again whose places files or directories of the destination took, after their removal."""
-        if obstructed := self._obstructed:
-            self._obstructed = []
-            await self._copy_destination.clear_places([entry.key for entry in obstructed])
-            await for_each(partial(self._copy_one, may_be_obstructed=False), obstructed)
+        obstructed, self._obstructed = self._obstructed, []
+        await self._copy_destination.clear_places([entry.key for entry in obstructed])
+        self._is_second_attempt = True
+        await for_each(copy, obstructed)
+        self._is_second_attempt = False
 
     def _new_download(self) -> Download | None:
         facts = self.copier.facts
@@ -209,7 +207,7 @@ class CopyOperation:
         for level in document_levels(documents):
             ready = [entry for entry in level if node_of(entry.key) not in self._incomplete_nodes]
             await for_each(self._copy_document, ready, concurrency=self._concurrency)
-            await self._copy_obstructed()
+            await self._copy_obstructed(self._copy_document)
             for entry in level:
                 if entry not in ready:
                     self._fail(entry, CopyError("not written, because something below its node was not copied"))
@@ -219,7 +217,7 @@ class CopyOperation:
         value = None
         if not self.rules.dry_run:
             try:
-                value = await self._changes.edited(entry, self.rules.keys, self._copy_destination.fetch_stored)
+                value = await self._changes.edited(entry)
             except StoreError as error:
                 self._fail(entry, error)
                 return
@@ -235,8 +233,9 @@ class CopyOperation:
         batch: list[Entry] = []
         batch_bytes = 0
         most = MAX_BATCH_OBJECTS if isinstance(self.copier.destination, BlockingStore) else MAX_UPLOADED_OBJECTS
-        keys, journal, download, changes = self.rules.keys, self._journal, self._download, self._changes
-        destination, mirror = self._copy_destination, self._copy_destination.mirror
+        keys, download, changes = self.rules.keys, self._download, self._changes
+        destination = self._copy_destination
+        journal, mirror = destination.journal, destination.mirror
         changes.begin_pass()
         async for entry in listing:
             key = entry.key
@@ -260,19 +259,13 @@ class CopyOperation:
                 continue
             if mirror is not None:
                 mirror.add_key(key)
-                if is_document(key):
-                    destination.replaced.add_document(key)
             if is_document(key):
+                destination.replaced.add_document(key)
                 changes.add_document(entry)
             # Without a version, nothing shows that an object is still the one of the previous pass.
-            is_there = journal.take(entry) and not (self._is_repeat and entry.version is None)
-            may_be_equal = mirror is not None and self.rules.compares and mirror.may_have(entry)
-            if is_there or (
-                may_be_equal
-                and self.objects is None
-                and mirror is not None
-                and await destination.is_up_to_date(mirror, entry)
-            ):
+            is_there = journal.take(entry) and (entry.version if self._is_repeat else destination.may_have(entry))
+            may_be_equal = self.rules.compares and destination.may_have(entry)
+            if is_there or (may_be_equal and self.objects is None and await destination.is_up_to_date(entry)):
                 if is_document(key):
                     changes.skipped.append(entry)
                 if is_there:
@@ -322,15 +315,14 @@ class CopyOperation:
 
     async def _is_equal(self, entry: Entry) -> bool:
         """Return whether the destination has an object of a source without a listing, and count it then."""
-        mirror = self._copy_destination.mirror
-        if self.objects is None or mirror is None or not self.rules.compares or not mirror.may_have(entry):
+        if self.objects is None or not self.rules.compares:
             return False
-        if not await self._copy_destination.has_equal_bytes(entry.key):
-            return False
-        self._add_skipped(entry)
-        return True
+        is_equal = await self._copy_destination.is_up_to_date(entry, may_read=True)
+        if is_equal:
+            self._add_skipped(entry)
+        return is_equal
 
-    async def _copy_one(self, entry: Entry, value: bytes | None = None, *, may_be_obstructed: bool = True) -> None:
+    async def _copy_one(self, entry: Entry, value: bytes | None = None) -> None:
         if not is_document(entry.key):
             if await self._is_equal(entry):
                 return
@@ -339,13 +331,15 @@ class CopyOperation:
         if self.rules.dry_run:
             copied: CopiedObject | None = CopiedObject(entry.size or 0)
         else:
-            given = None if value is None else Value(value, None, len(value))
-            listed = entry if given is None else Entry(entry.key, given.size)
+            listed = entry
+            if value is not None:
+                listed = Entry(entry.key, len(value))
+                self.copier.prefetched[entry.key] = Value(value, None, len(value))
             try:
-                copied = await self.copier.copy(listed, value=given, pinned=is_document(entry.key))
+                copied = await self.copier.copy(listed, pinned=is_document(entry.key))
             except Exception as error:
                 # Any exception of a store, which may be the user's own, is a failure of this object.
-                self._fail(entry, error, may_be_obstructed=may_be_obstructed)
+                self._fail(entry, error)
                 return
         if copied is None:
             self._add_missing(entry)
@@ -370,11 +364,11 @@ class CopyOperation:
         if is_document(entry.key):
             self._copy_destination.copied_documents.append(entry.key)
         if is_recorded and not self.rules.dry_run:
-            self._journal.add(entry)
+            self._copy_destination.journal.add(entry)
             self._copy_destination.record.add(entry)
 
-    def _fail(self, entry: Entry, error: Exception, *, may_be_obstructed: bool = True) -> None:
-        if may_be_obstructed and self._copy_destination.is_obstructed(error):
+    def _fail(self, entry: Entry, error: Exception) -> None:
+        if not self._is_second_attempt and self._copy_destination.is_obstructed(error):
             self._obstructed.append(entry)
             return
         if self.rules.on_error == "raise":

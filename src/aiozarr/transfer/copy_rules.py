@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from itertools import groupby
@@ -83,7 +83,6 @@ class CopyRules:
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
         part: names the part of the source that is copied, for the journal.
-        is_journaled: whether the copy can be resumed.
     """
 
     keys: KeyFilter = field(default_factory=KeyFilter)
@@ -96,7 +95,6 @@ class CopyRules:
     dry_run: bool = False
     on_error: OnError = "raise"
     part: str = ""
-    is_journaled: bool = True
 
     @property
     def may_replace(self) -> bool:
@@ -119,8 +117,9 @@ class ObjectSource(Protocol):
         """Iterate over the objects."""
         ...
 
-    def loaded_document(self, key: str) -> Buffer | None:
-        """Return the document by which the objects are known; None if it was not read by itself."""
+    @property
+    def documents(self) -> Mapping[str, Buffer | None]:
+        """The documents by which the objects are known, by key; None if it was not read by itself."""
         ...
 
     def is_current(self, key: str, document: Buffer) -> bool:

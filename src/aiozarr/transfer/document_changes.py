@@ -7,21 +7,21 @@ chunks. Otherwise the source is listed again, and the earlier document is stored
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.concurrency import map_concurrently
-from aiozarr.engine.copy import CopyRoute, ObjectCopier, same_version
+from aiozarr.engine.copy import CopyRoute, same_version
 from aiozarr.errors import ChangedError, StoreError
 from aiozarr.metadata.format_rules import V3_KEY, ZMETADATA_KEY, ancestors, document_write_order, key_prefix
 from aiozarr.model import Entry, Value
 from aiozarr.stores import BlockingStore
-from aiozarr.transfer.copy_rules import KeyFilter, ObjectSource, is_node_document, node_of
+from aiozarr.transfer.copy_rules import is_node_document, node_of
 from aiozarr.transfer.replaced_nodes import compare_documents, edit_consolidated, is_extended
 
 if TYPE_CHECKING:
-    pass
+    from aiozarr.transfer.copy_destination import CopyDestination
 
 PAGE_ENTRIES = 1000
 """Entries that a server lists at one moment. An array on several pages may have changed between them."""
@@ -33,8 +33,7 @@ class DocumentChanges:
     """The documents of the source of one copy. Used on the I/O thread only.
 
     Args:
-        copier: copies the objects, and has fetched some documents already.
-        objects: the objects of a source that is not listed.
+        destination: the destination of the copy.
 
     Attributes:
         kept: documents that are stored as they were before the last listing, by key.
@@ -43,12 +42,12 @@ class DocumentChanges:
         skipped: documents that the destination has already.
     """
 
-    def __init__(self, copier: ObjectCopier, objects: ObjectSource | None) -> None:
+    def __init__(self, destination: CopyDestination) -> None:
         self.kept: dict[str, bytes] = {}
         self.later: set[str] = set()
-        self._copier = copier
-        self._objects = objects
-        self._is_paged = objects is None and not isinstance(copier.source, BlockingStore)
+        self._destination = destination
+        self._copier, self._objects = destination.copier, destination.objects
+        self._is_paged = self._objects is None and not isinstance(self._copier.source, BlockingStore)
         self._copied_folders: set[str] = set()
         self.begin_pass()
 
@@ -60,7 +59,6 @@ class DocumentChanges:
         self._on_pages: set[str] = set()
         self._count = self._sum = 0
         self._page_end = ""
-        self._was_listed_in_part = False
 
     def add_listed(self, entry: Entry) -> None:
         """Count an entry of the listing."""
@@ -77,8 +75,7 @@ class DocumentChanges:
         if document_write_order(key) == 1:
             self.node_paths.update([*ancestors(path), path])
         if self._objects is not None:
-            document = self._objects.loaded_document(key)
-            if document is not None:
+            if (document := self._objects.documents.get(key)) is not None:
                 self.kept.setdefault(key, bytes(document))
         elif is_node_document(key) and self._page_end and self._page_end.startswith(key_prefix(path)):
             self._on_pages.add(key)
@@ -89,40 +86,35 @@ class DocumentChanges:
             self._copied_folders.add(node_of(key))
 
     async def check_listing(self, documents: Iterable[Entry]) -> None:
-        """Read documents that may be later than the listed chunks, and list again to find that out."""
+        """Read documents that may be later than the listed chunks, and list again to find that out.
+
+        Documents on several pages of a listing that has changed remain in `_on_pages`.
+        """
         unread = [entry for entry in documents if entry.key not in self.kept and self._objects is None]
-        early = [entry for entry in unread if entry.version is None or entry.key in self._on_pages]
-        values = await map_concurrently(self._fetch, [entry.key for entry in early])
-        self.kept |= {entry.key: value for entry, value in zip(early, values, strict=True) if value is not None}
-        read = [self.kept[key] for key in self._on_pages if key in self.kept and key in {each.key for each in early}]
-        if any(compare_documents(document, document).was_array for document in read):
+        early = [entry.key for entry in unread if entry.version is None or entry.key in self._on_pages]
+        values = dict(zip(early, await map_concurrently(self._fetch, early), strict=True))
+        read = {key: value for key, value in values.items() if value is not None}
+        self.kept |= read
+        if any(key in self._on_pages and compare_documents(value, value).was_array for key, value in read.items()):
             listed_again = 0
             async with aclosing(self._copier.scheduled_source.scan(faults=True)) as entries:
                 async for entry in entries:
                     listed_again += hash(entry)
-            self._was_listed_in_part = listed_again != self._sum
+            if listed_again != self._sum:
+                return
+        self._on_pages.clear()
 
-    async def find(self, documents: Sequence[Entry], *, has_changed_objects: bool) -> set[str]:
-        """Return the keys of documents that do not fit the copied chunks. The copy then lists the source again.
-
-        Args:
-            documents: the documents that are to be stored.
-            has_changed_objects: whether an object was replaced since it was listed.
-        """
+    async def find(self, documents: Sequence[Entry]) -> set[str]:
+        """Return the keys of `documents` that do not fit the copied chunks. The copy then lists the source again."""
         copier = self._copier
-        if has_changed_objects:
-            copier.prefetched.clear()  # they may be older than that object
         known = self.kept.keys() | copier.prefetched.keys()
         await copier.prefetch([entry for entry in documents if entry.key not in known])
-        checked = [*documents]
-        if len(self._copied_folders) > MAX_COPIED_FOLDERS:
-            checked += self.skipped
-        elif self.skipped:
-            paths = {path for folder in self._copied_folders for path in (*ancestors(folder), folder)}
-            checked += [entry for entry in self.skipped if node_of(entry.key) in paths]
+        is_unknown = len(self._copied_folders) > MAX_COPIED_FOLDERS
+        folders = self._copied_folders if self.skipped and not is_unknown else ()
+        paths = {path for folder in folders for path in (*ancestors(folder), folder)}
+        checked = [*documents, *[entry for entry in self.skipped if is_unknown or node_of(entry.key) in paths]]
         found = await map_concurrently(self._has_changed, checked)
-        changed = {entry.key for entry, is_changed in zip(checked, found, strict=True) if is_changed}
-        return changed | (self._on_pages if self._was_listed_in_part else set())
+        return self._on_pages | {entry.key for entry, changed in zip(checked, found, strict=True) if changed}
 
     async def _has_changed(self, entry: Entry) -> bool:
         key, copier = entry.key, self._copier
@@ -146,9 +138,7 @@ class DocumentChanges:
         self.kept[key] = document
         return self._objects is None or kept is not None or not self._objects.is_current(key, document)
 
-    async def edited(
-        self, entry: Entry, keys: KeyFilter, fetch_stored: Callable[[str], Awaitable[bytes | None]]
-    ) -> bytes | None:
+    async def edited(self, entry: Entry) -> bytes | None:
         """Return the document to store in place of the one that the source has; None: that one.
 
         Consolidated metadata name only nodes that are copied, or stored at the destination, as their own documents are.
@@ -159,7 +149,7 @@ class DocumentChanges:
         """
         key, document = entry.key, self.kept.get(entry.key)
         path, _, name = key.rpartition("/")
-        if name not in (V3_KEY, ZMETADATA_KEY) or not (keys or self.later):
+        if name not in (V3_KEY, ZMETADATA_KEY) or not (self._destination.rules.keys or self.later):
             return document
         if document is None:
             value = self._copier.prefetched.get(key) or await self._copier.scheduled_source.fetch(key)
@@ -170,7 +160,7 @@ class DocumentChanges:
         async def member_of(copied: str, member: Any) -> Any:
             if copied in self._keys:
                 return json.loads(self.kept[copied]) if copied in self.later else member
-            if (stored := await fetch_stored(copied)) is not None:
+            if (stored := await self._destination.fetch_stored(copied)) is not None:
                 return json.loads(stored)
             return member if node_of(copied) in self.node_paths and document_write_order(copied) in (1, None) else None
 

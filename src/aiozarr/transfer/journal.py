@@ -94,7 +94,7 @@ class CopyJournal(Journal):
 
     Args:
         destination: the destination.
-        description: values that identify the copy; an interrupted copy is only resumed by an equal one.
+        source: the URL of the source; an interrupted copy is only resumed from the same one.
         is_kept: False for a copy that cannot be resumed, whose journal is not stored.
 
     Attributes:
@@ -103,14 +103,13 @@ class CopyJournal(Journal):
             number of levels up to it and its format.
     """
 
-    def __init__(self, destination: ScheduledStore, description: dict[str, Any], *, is_kept: bool = True) -> None:
+    def __init__(self, destination: ScheduledStore, source: str, *, is_kept: bool = True) -> None:
         super().__init__(destination, HEADER_KEY)
         self.is_kept = is_kept
-        self._description = {"format": 1, **description}
+        self._description = {"format": 1, "source": source}
         self.has_records = False
         self.invalidated: list[tuple[int, int]] = []
         self._copied: set[bytes] = set()
-        self._stored: set[int] | None = None
         self._batch = bytearray()
         self._next_number = 0
         self._keys: list[str] = []
@@ -118,8 +117,6 @@ class CopyJournal(Journal):
 
     async def begin(self, old: Sequence[str] = ()) -> None:
         """Store the header of a new copy, in place of the journal `old`."""
-        if not self.is_kept:
-            return
         await self._erase(old)
         self._keys = [HEADER_KEY]
         await self._store_header()
@@ -139,12 +136,8 @@ class CopyJournal(Journal):
         self.invalidated = _group_places(header.pop(INVALIDATED_MEMBER, None))
         return header
 
-    async def resume(self, keys: Sequence[str], stored: set[int]) -> None:
-        """Read the journal of the interrupted copy.
-
-        Args:
-            keys: keys of the journal.
-            stored: `size_hash` of the objects of the destination.
+    async def resume(self, keys: Sequence[str]) -> None:
+        """Read the journal `keys` of the interrupted copy.
 
         Raises:
             CopyError: it is the journal of another copy, or cannot be read.
@@ -158,7 +151,6 @@ class CopyJournal(Journal):
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
         await self._read_batches()
-        self._stored = stored
         numbers = [key.removeprefix(JOURNAL_PREFIX) for key in self._keys]
         self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1
 
@@ -166,7 +158,6 @@ class CopyJournal(Journal):
         """Read the records of this copy, which lists its source again: `take` then finds what it has copied."""
         await self.flush()
         await self._read_batches()
-        self._stored = None
 
     async def _read_batches(self) -> None:
         batches = [key for key in self._keys if key != HEADER_KEY]
@@ -176,18 +167,13 @@ class CopyJournal(Journal):
         self.has_records = bool(self._copied)
 
     def take(self, entry: Entry) -> bool:
-        """Return whether an earlier pass has copied this state of an object, which still has its size.
+        """Return whether the interrupted copy, or an earlier pass, has copied this state of an object.
 
         Forget its record, because each object is looked up once, so that the memory serves the objects seen.
         """
-        if not self._copied:
-            return False
-        record, size = digest(entry), size_hash(entry)
-        if record not in self._copied or (self._stored is not None and size not in self._stored):
+        if not self._copied or (record := digest(entry)) not in self._copied:
             return False
         self._copied.remove(record)
-        if self._stored is not None:
-            self._stored.remove(size)
         return True
 
     def add(self, entry: Entry) -> None:
@@ -249,13 +235,12 @@ def is_journal_key(key: str) -> bool:
     return key.startswith(JOURNAL_PREFIX) or f"/{JOURNAL_PREFIX}" in key
 
 
-def digest(entry: Entry) -> bytes:
-    """Return the record of an object: a digest of its key, size and version in the source."""
+def digest(entry: Entry, size: int = DIGEST_BYTES, *, prefix: str = "") -> bytes:
+    """Return the record of an object: a digest, of `size` bytes, of its key, size and version."""
     version = entry.version
     tag = "" if version is None else f"{version.etag}\0{version.generation}"
-    return blake2b(
-        f"{entry.key}\0{entry.size}\0{tag}".encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
-    ).digest()
+    text = f"{prefix}{entry.key}\0{entry.size}\0{tag}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
 def size_hash(entry: Entry) -> int:

@@ -42,22 +42,13 @@ class NodeTree:
 
     Attributes:
         nodes: their metadata by path; the root has the path `""`.
-        documents: the documents of the nodes by key; None for those that are not fetched yet.
+        documents: the documents of the nodes by key; None for those known by consolidated metadata only.
         rewritten: 0: each object is copied as it is stored.
     """
 
     nodes: dict[str, NodeMetadata] = field(default_factory=dict)
     documents: dict[str, Buffer | None] = field(default_factory=dict)
     rewritten: int = 0
-
-    @property
-    def arrays(self) -> dict[str, ArrayMetadata]:
-        """The arrays by path."""
-        return {path: node for path, node in self.nodes.items() if isinstance(node, ArrayMetadata)}
-
-    def loaded_document(self, key: str) -> Buffer | None:
-        """Return a document if it was read by itself, and not as a copy in consolidated metadata."""
-        return self.documents.get(key)
 
     def is_current(self, key: str, document: Buffer) -> bool:
         """Return whether a document describes the objects of its node. If not, the node gets it."""
@@ -73,8 +64,8 @@ class NodeTree:
 
     async def entries(self) -> AsyncGenerator[Entry, None]:
         """Iterate over all objects that the metadata allow, including missing chunks. None has a size."""
-        for path, metadata in self.arrays.items():
-            for key in chunk_keys(metadata):
+        for path, metadata in self.nodes.items():
+            for key in chunk_keys(metadata) if isinstance(metadata, ArrayMetadata) else ():
                 yield Entry(key_prefix(path) + key, None)
         for key in self.documents:
             yield Entry(key, None)

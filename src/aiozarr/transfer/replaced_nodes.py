@@ -61,12 +61,9 @@ def compare_documents(stored: Buffer, copied: Buffer | None) -> DocumentChange:
         copied: the document of the same key; None: the node gets a document of another format, whose chunks may have
             the same keys.
     """
-    try:
-        old, new = (json.loads(bytes(each)) if each is not None else {} for each in (stored, copied))
-    except (ValueError, RecursionError):
+    old, new = _members_of(stored), _members_of(copied)
+    if not old or not (new or copied is None):
         return DocumentChange()  # no reader decodes chunks by it
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return DocumentChange()
     was_array = old.get("node_type", "array") == "array"
     if copied is None:
         return DocumentChange(was_array, was_array, is_removed=True)
@@ -80,12 +77,13 @@ def is_extended(key: str, earlier: bytes, later: bytes) -> bool:
     """
     if not is_node_document(key):
         return True
+    old, new = _members_of(earlier), _members_of(later)
+    if _chunk_members(old) != _chunk_members(new) or old.get("fill_value") != new.get("fill_value"):
+        return False
     try:
-        old, new = json.loads(earlier), json.loads(later)
-        same = _chunk_members(old) == _chunk_members(new) and old.get("fill_value") == new.get("fill_value")
-        shapes = list(zip(old.get("shape", ()), new.get("shape", ()), strict=True))
-        return same and all([before <= after for before, after in shapes])
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        shapes = zip(old.get("shape", ()), new.get("shape", ()), strict=True)
+        return bool(new) and all([before <= after for before, after in shapes])
+    except (ValueError, TypeError):
         return False
 
 
@@ -99,20 +97,28 @@ async def edit_consolidated(
         prefix: the prefix of the group.
         member_of: returns the new copy of the document of this key, from the present copy; None: it is removed.
     """
-    try:
-        members = json.loads(document)
-        is_inline = CONSOLIDATED_MEMBER in members
-        holder = members[CONSOLIDATED_MEMBER] if is_inline else members
-        copies = holder["metadata"]
-        names = {key: f"{prefix}{key}/{V3_KEY}" if is_inline else f"{prefix}{key}" for key in copies}
-    except (ValueError, KeyError, TypeError, RecursionError):
+    members = _members_of(document)
+    is_inline = CONSOLIDATED_MEMBER in members
+    holder = members[CONSOLIDATED_MEMBER] if is_inline else members
+    copies = holder.get("metadata") if isinstance(holder, dict) else None
+    if not isinstance(copies, dict):
         return None  # it has no consolidated metadata
+    names = {key: f"{prefix}{key}/{V3_KEY}" if is_inline else f"{prefix}{key}" for key in copies}
     found = [await member_of(name, copies[key]) for key, name in names.items()]
     edited = {key: member for key, member in zip(names, found, strict=True) if member is not None}
     if edited == copies:
         return None
     holder["metadata"] = edited
     return json.dumps(members, ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def _members_of(document: Buffer | None) -> dict[str, Any]:
+    """Return the members of a document; none if it is missing, or is not a JSON object."""
+    try:
+        members = {} if document is None else json.loads(bytes(document))
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}
 
 
 def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:
@@ -223,8 +229,5 @@ async def _is_stored(store: ScheduledStore, key: str) -> bool:
 
 def _group_members(document: Value | None) -> dict[str, object] | None:
     """Return the members of the document of a group of format 3; None for other documents."""
-    try:
-        members = None if document is None else json.loads(bytes(document.data))
-    except (ValueError, RecursionError):
-        return None
-    return members if isinstance(members, dict) and members.get("node_type") == "group" else None
+    members = _members_of(None if document is None else document.data)
+    return members if members.get("node_type") == "group" else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Hashable, Iterable
+from collections.abc import AsyncGenerator, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -113,7 +113,9 @@ class SelectedStore(Store):
         """
         used: set[str] = set()
         names: set[str] = set()
-        for path, metadata in self._tree.arrays.items():
+        for path, metadata in self._tree.nodes.items():
+            if not isinstance(metadata, ArrayMetadata):
+                continue
             layout = ArrayLayout.resolve(metadata, node=self._source.url_of(path), settings=self._settings)
             intervals = [slice(0, length) for length in metadata.shape]
             for dimension, name in enumerate(dimension_names(path, metadata)):
@@ -170,8 +172,10 @@ class SelectedStore(Store):
 
     # --- as a store --------------------------------------------------------------------------------------------------
 
-    def loaded_document(self, key: str) -> None:
-        """Return None: the documents of the part are made here."""
+    @property
+    def documents(self) -> Mapping[str, Buffer | None]:
+        """No documents: those of the part are made here."""
+        return {}
 
     def is_current(self, key: str, document: Buffer) -> bool:
         """Return True: the part is that of the nodes as they were loaded."""

@@ -13,6 +13,7 @@ from aiozarr.engine.copy import has_content_tag
 from aiozarr.errors import StoreError
 from aiozarr.model import JOURNAL_PREFIX, Entry
 from aiozarr.stores import BlockingStore, Store
+from aiozarr.transfer.journal import digest
 
 RECORD_KEY = f"{JOURNAL_PREFIX}synced"
 _MAGIC = b"aiozarr: synced objects, version 1\n"
@@ -42,8 +43,9 @@ class SyncRecord:
         self._stored = b""
         self._recorded: dict[bytes, bytes] = {}
         self._intact: dict[int, bytes] = {}
-        self._copied: dict[int, bytes] = {}
-        self._unhashed: set[int] = set()
+        # What was copied, with the MD5 of the source's object and without it.
+        self._hashed: dict[int, bytes] = {}
+        self._unhashed: dict[int, bytes] = {}
         self._final: dict[bytes, bytes] = {}
 
     async def load(self) -> None:
@@ -74,18 +76,18 @@ class SyncRecord:
         if not self.is_kept or entry.version is None:
             return
         is_hashed = self._reads_files or has_content_tag(entry.version)
-        if not is_hashed:
-            self._unhashed.add(hash(entry.key))
         if not (is_hashed and self._is_local):
-            self._copied[hash(entry.key)] = _state(entry, self._source.url)
+            (self._hashed if is_hashed else self._unhashed)[hash(entry.key)] = _state(entry, self._source.url)
 
     def add_final(self, entry: Entry) -> None:
         """Record an object of the destination as it is after the copy, unless both sides have its MD5."""
-        number = hash(entry.key)
-        copied = self._copied.get(number)
-        if copied is not None and number not in self._unhashed and entry.version and has_content_tag(entry.version):
+        if not self.is_kept:
             return
-        if self.is_kept and (recorded := copied or self._recorded.get(_state(entry))) is not None:
+        hashed = self._hashed.get(hash(entry.key))
+        if hashed is not None and entry.version is not None and has_content_tag(entry.version):
+            return
+        recorded = hashed or self._unhashed.get(hash(entry.key)) or self._recorded.get(_state(entry))
+        if recorded is not None:
             self._final[_state(entry)] = recorded
 
     async def store(self) -> None:
@@ -102,8 +104,5 @@ def _head(body: bytes) -> bytes:
 
 
 def _state(entry: Entry, source: str = "") -> bytes:
-    """Return a hash of key, size and version of an object."""
-    version = entry.version
-    tag = "" if version is None else f"{version.etag}\0{version.generation}"
-    text = f"{source}\0{entry.key}\0{entry.size}\0{tag}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
+    """Return a hash of an object's state at the destination, or in the source of this URL."""
+    return digest(entry, _HASH_BYTES, prefix=f"{source}\0")

@@ -44,15 +44,21 @@ TREE = {
 }
 
 
-RULES = CopyRules(overwrite=True, is_journaled=False)
+RULES = CopyRules(overwrite=True)
+
+
+def unlisted(store: FakeStore) -> FakeStore:
+    """Return a destination that cannot be listed, so that its copy has no journal."""
+    store.supports = replace(store.supports, listable=False)
+    return store
 
 
 async def run(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
     settings = options.pop("settings", Settings(max_requests=64))
     others = {name: options.pop(name) for name in ("report", "progress") if name in options}
-    rules = CopyRules(**{"overwrite": True, "is_journaled": False, **options})
+    rules = CopyRules(**{"overwrite": True, **options})
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    return await copy_operation(engine, source, destination, rules, settings=settings, **others).run()
+    return await copy_operation(engine, source, unlisted(destination), rules, settings=settings, **others).run()
 
 
 def copied(source: FakeStore, destination: FakeStore, **options: Any) -> CopyReport:
@@ -468,7 +474,7 @@ async def test_a_cancelled_copy_releases_its_budget() -> None:
     source, destination = FakeStore(TREE), FakeStore()
 
     engine = Engine(asyncio.get_running_loop(), InlinePool())
-    operation = copy_operation(engine, source, destination, RULES, settings=Settings(max_requests=3))
+    operation = copy_operation(engine, source, unlisted(destination), RULES, settings=Settings(max_requests=3))
     task = asyncio.ensure_future(operation.run())
     await asyncio.sleep(0.025)
     task.cancel()
@@ -484,7 +490,7 @@ def test_concurrent_copies_of_one_source_are_independent() -> None:
     async def scenario() -> None:
         engine = Engine(asyncio.get_running_loop(), InlinePool())
         settings = Settings(max_requests=4, max_bytes_in_flight=10)
-        operations = [copy_operation(engine, source, each, RULES, settings=settings) for each in (one, other)]
+        operations = [copy_operation(engine, source, unlisted(each), RULES, settings=settings) for each in (one, other)]
         await asyncio.gather(*[operation.run() for operation in operations])
 
     run_virtual(scenario())

@@ -121,15 +121,12 @@ class ObjectCopier:
         """Return the route of an object."""
         return copy_route(self.facts, entry)
 
-    async def copy(
-        self, entry: Entry, key: str | None = None, *, value: Value | None = None, pinned: bool = False
-    ) -> CopiedObject | None:
-        """Copy one object, and begin again while it changes.
+    async def copy(self, entry: Entry, key: str | None = None, *, pinned: bool = False) -> CopiedObject | None:
+        """Copy one object, or the bytes in `prefetched`, and begin again while it changes.
 
         Args:
             entry: the object as it is listed.
             key: its key at the destination, if that differs.
-            value: the value to store, if it was fetched already.
             pinned: copy the object only as it is listed.
 
         Returns: the object, or None if the entry is a folder marker or a chunk that may be missing.
@@ -142,9 +139,7 @@ class ObjectCopier:
             StoreError: a store failed.
         """
         key = entry.key if key is None else key
-        if value is not None:
-            self.prefetched[entry.key] = value
-        elif self.route(entry) is CopyRoute.SERVER:
+        if entry.key not in self.prefetched and self.route(entry) is CopyRoute.SERVER:
             try:
                 return await self._copy_by_server(entry, key)
             except ChangedError:
