@@ -45,7 +45,8 @@ def _of_obstore(text: str) -> StoreError:
         return found
     is_network = "error sending request" in text or "HTTP error" in text or "connection" in text.lower()
     line = _SECRETS.sub("", text.partition("\n")[0])[:MAX_SHOWN_CHARS]
-    return StoreError(line, retryable=is_network and not _LASTING.search(text))
+    shown = line if line.isprintable() else repr(line)  # of a server, perhaps
+    return StoreError(shown, retryable=is_network and not _LASTING.search(text))
 
 
 def _document(text: str) -> bytes:

@@ -63,3 +63,4 @@ def test_a_text_without_a_response_is_shown_without_queries_and_passwords() -> N
     assert "Error performing GET https://h/b/k in 1ms - dns error" in shown
     assert "hidden" not in shown
     assert "Debug" not in shown
+    assert "\x1b" not in str(translate(exceptions.GenericError("Generic S3 error: \x1b[2J")))
