@@ -43,7 +43,7 @@ def test_files_without_a_writer_are_listed_and_removed_on_request(tmp_path: Path
         leave(other / TEMPORARY),
     ]
     (root / "link").symlink_to(other)
-    path, descriptor = open_temporary(os.fsencode(root))
+    path, descriptor = open_temporary(os.fsencode(root), 0o666)
     os.utime(path, (time.time() - HOURS, time.time() - HOURS))
     try:
         before = {each for each in tmp_path.rglob("*") if each.is_file()}

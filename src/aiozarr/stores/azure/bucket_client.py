@@ -24,9 +24,7 @@ from aiozarr.stores.bucket.bucket_client import (
     BUCKET_SUPPORTS,
     PAGE_SIZE,
     SHORT_RESPONSE,
-    BodyChecksum,
     BucketClient,
-    check_stored,
     condition_headers,
 )
 from aiozarr.stores.bucket.listing import (
@@ -212,10 +210,7 @@ class AzureBucketClient(BucketClient):
         self, key: str, body: memoryview | BodyReader, precondition: Precondition | None
     ) -> Version | None:
         headers = {"x-ms-blob-type": "BlockBlob", **condition_headers(precondition)}
-        response = await self.call("PUT", key, headers=headers, body=body)
-        version = self._stored_version(response)
-        await check_stored(_received_checksum(response), body)
-        return version
+        return self._stored_version(await self.call("PUT", key, headers=headers, body=body))
 
     async def begin_parts(self, key: str) -> str:
         return os.urandom(12).hex()  # the blocks of concurrent uploads of the same blob need different names
@@ -225,7 +220,6 @@ class AzureBucketClient(BucketClient):
         response = await self.call("PUT", key, query=f"comp=block&blockid={quote(block, safe='')}", body=body)
         if response.status not in (200, 201):
             raise self.error(response)
-        await check_stored(_received_checksum(response), body)
         return UploadedPart(block)
 
     async def complete_parts(
@@ -303,12 +297,6 @@ class AzureBucketClient(BucketClient):
 def _is_folder(response: Response) -> bool:
     """Return whether the blob is a folder, which accounts with a hierarchical namespace list as a blob of no bytes."""
     return response.headers.get(b"x-ms-meta-hdi_isfolder", b"").lower() == b"true"
-
-
-def _received_checksum(response: Response) -> BodyChecksum | None:
-    """Return the MD5 of the bytes that the server has received, or None ("Put Blob" and "Put Block")."""
-    value = response.headers.get(b"content-md5")
-    return None if value is None else BodyChecksum("MD5", value)
 
 
 def _sends_credentials_openly(endpoint: AzureEndpoint, options: AzureOptions, credentials: AzureCredentials) -> bool:

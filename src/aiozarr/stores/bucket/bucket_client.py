@@ -42,18 +42,18 @@ MAX_SHA_ON_LOOP_BYTES = 1 << 17
 
 
 class BodyChecksum(NamedTuple):
-    """A checksum of a whole object: the name of its algorithm, `MD5` or in `ALGORITHMS`, and its value in base64."""
+    """A checksum of a whole object: the name of its algorithm, in `ALGORITHMS`, and its value in base64."""
 
     algorithm: str
     value: bytes
 
     def is_quick(self, nbytes: int) -> bool:
         """Return whether a body of this size is hashed on the loop."""
-        return nbytes <= (MAX_HASH_ON_LOOP_BYTES if self.algorithm.startswith("CRC") else MAX_SHA_ON_LOOP_BYTES)
+        return nbytes <= (MAX_SHA_ON_LOOP_BYTES if self.algorithm.startswith("SHA") else MAX_HASH_ON_LOOP_BYTES)
 
     def matches(self, body: Buffer) -> bool:
         """Return whether `body` has this checksum, or no installed package can compute it. It blocks."""
-        compute = _md5 if self.algorithm == "MD5" else ALGORITHMS[self.algorithm]()
+        compute = ALGORITHMS[self.algorithm]()
         return compute is None or compute(memoryview(body)) == self.value
 
     async def verify(self, body: Buffer, origin: str = "received") -> None:
@@ -103,11 +103,6 @@ def _find_crc64nvme() -> Callable[[memoryview], bytes] | None:
     except (ImportError, AttributeError):  # not installed, or a version before it had this checksum
         return None
     return lambda view: base64.b64encode(crc64nvme(view).to_bytes(8, "big"))
-
-
-def _md5(view: memoryview) -> bytes:
-    """Return the MD5 that Azure reports of what it has received; it is not among the algorithms that can be chosen."""
-    return base64.b64encode(hashlib.md5(view, usedforsecurity=False).digest())
 
 
 ALGORITHMS: dict[str, Callable[[], Callable[[memoryview], bytes] | None]] = {

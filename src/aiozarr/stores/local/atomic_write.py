@@ -299,14 +299,11 @@ def _create_temporary(directory: bytes, mode: int, *, is_locked: bool) -> tuple[
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
 
 
-def has_writer(path: bytes, directory: OpenDirectory | None = None) -> bool:
-    """Return whether the temporary file `path`, or the one of this name in `directory`, may have a writer.
-
-    It may if its lock is held, or cannot be checked.
-    """
+def has_writer(directory: OpenDirectory, name: bytes) -> bool:
+    """Return whether a temporary file may have a writer: whether its lock is held, or cannot be checked."""
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        descriptor = os.open(path, flags) if directory is None else directory.open(path, flags)
+        descriptor = directory.open(name, flags)
     except FileNotFoundError:
         return False
     except OSError:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
 from aiozarr.model import Entry
 from aiozarr.stores.local.atomic_write import (
@@ -128,7 +127,7 @@ def _remove_contents(directory: OpenDirectory, durable: bool, only: bytes | None
     files: list[bytes] = []
     directories: list[bytes] = [] if only is None else [only]
     for name, found in directory.entries() if only is None else ():
-        if _is_key(name) or _is_abandoned(found, name, directory):
+        if _is_abandoned(directory, name) if name.startswith(TEMPORARY) else _is_key(name):
             if found.is_dir(follow_symlinks=False):
                 directories.append(name)
             elif found.is_file(follow_symlinks=False) or found.is_symlink():
@@ -161,9 +160,8 @@ def remove_keys(root: bytes, paths: Iterable[bytes], durable: bool) -> Iterator[
         names = [os.path.basename(path) for path in group]
         try:
             with OpenDirectory.below(root, above) as directory:
-                status = [status_behind_link(directory, name) for name in names]
-                is_directory = [each is not None and stat.S_ISDIR(each.st_mode) for each in status]
-                files = [name for name, skipped in zip(names, is_directory, strict=True) if not skipped]
+                status = {name: status_behind_link(directory, name) for name in names}
+                files = [name for name, each in status.items() if each is None or not stat.S_ISDIR(each.st_mode)]
                 remove_files(directory, files, durable)
         except OSError as error:
             if error.errno in MISSING:
@@ -180,33 +178,15 @@ def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
     None: files without a writer, whatever their age.
     """
     latest = None if older_than is None else time.time() - older_than
-    pending = [root]
-    while pending:
-        try:
-            with OpenDirectory.below(root, path := pending.pop()) as directory:
-                old: list[bytes] = []
-                for name, found in directory.entries():
-                    if found.is_dir(follow_symlinks=False):
-                        pending.append(b"%s/%s" % (path.rstrip(b"/"), name))
-                    elif name.startswith(TEMPORARY) and _is_old(found, name, directory, latest):
-                        old.append(name)
-                if old:
-                    remove_files(directory, old, durable=False)
-        except OSError as error:
-            if error.errno not in MISSING and error.errno != errno.ELOOP:
-                raise
-            continue
-        if old:
-            prune(path, root)
-        yield len(old)
-
-
-def _is_old(found: os.DirEntry[Any], name: bytes, directory: OpenDirectory, latest: float | None) -> bool:
-    with suppress(FileNotFoundError):
+    for directory, files in _temporary_files(root):
         if latest is None:
-            return _is_abandoned(found, name, directory)
-        return found.stat(follow_symlinks=False).st_mtime < latest
-    return False
+            old = [name for name, _ in files if _is_abandoned(directory, name)]
+        else:
+            old = [name for name, status in files if status.st_mtime < latest]
+        if old:
+            remove_files(directory, old, durable=False)
+            prune(directory.path, root)
+        yield len(old)
 
 
 def abandoned_files(root: bytes, older_than: float, *, is_deep: bool) -> Iterator[tuple[bytes, int, float]]:
@@ -215,17 +195,32 @@ def abandoned_files(root: bytes, older_than: float, *, is_deep: bool) -> Iterato
     Yields path, size in bytes, and age in seconds. Links to directories are not followed; `is_deep`: directories are.
     """
     now = time.time()
+    for directory, files in _temporary_files(root, is_deep=is_deep):
+        for name, status in files:
+            if now - status.st_mtime >= older_than and _is_abandoned(directory, name):
+                yield b"%s/%s" % (directory.path.rstrip(b"/"), name), status.st_size, now - status.st_mtime
+
+
+def _temporary_files(
+    root: bytes, *, is_deep: bool = True
+) -> Iterator[tuple[OpenDirectory, list[tuple[bytes, os.stat_result]]]]:
+    """Iterate over the directories from `root` on, and names and status of their temporary files. Links are skipped."""
     pending = [root]
     while pending:
-        for found in _scandir(pending.pop()):
-            if found.is_dir(follow_symlinks=False):
-                if is_deep:
-                    pending.append(found.path)
-            elif _is_abandoned(found, found.name):
-                with suppress(FileNotFoundError):
-                    status = found.stat(follow_symlinks=False)
-                    if now - status.st_mtime >= older_than:
-                        yield found.path, status.st_size, now - status.st_mtime
+        path = pending.pop()
+        files: list[tuple[bytes, os.stat_result]] = []
+        try:
+            with OpenDirectory.below(root, path) as directory:
+                for name, found in directory.entries():
+                    if found.is_dir(follow_symlinks=False):
+                        pending += [b"%s/%s" % (path.rstrip(b"/"), name)] if is_deep else []
+                    elif name.startswith(TEMPORARY):
+                        with suppress(FileNotFoundError):
+                            files.append((name, directory.status(name)))
+                yield directory, files
+        except OSError as error:
+            if error.errno not in MISSING and error.errno != errno.ELOOP:
+                raise
 
 
 def _scandir(directory: bytes) -> Iterator[os.DirEntry[bytes]]:
@@ -249,20 +244,14 @@ def _is_key(name: bytes) -> bool:
         return False
 
 
-def _is_abandoned(found: os.DirEntry[Any], name: bytes, directory: OpenDirectory | None = None) -> bool:
-    """Return whether a temporary file, in `directory`, has no writer. A new one may not have its lock yet."""
-    if not name.startswith(TEMPORARY):
-        return False
+def _is_abandoned(directory: OpenDirectory, name: bytes) -> bool:
+    """Return whether a temporary file has no writer. A new one may not have its lock yet."""
     try:
-        status = found.stat(follow_symlinks=False)
+        status = directory.status(name)
     except FileNotFoundError:
         return False
     is_new = status.st_mtime > time.time() - MIN_ABANDONED_SECONDS
-    return (
-        stat.S_ISREG(status.st_mode)
-        and not is_new
-        and not has_writer(found.path if directory is None else name, directory)
-    )
+    return stat.S_ISREG(status.st_mode) and not is_new and not has_writer(directory, name)
 
 
 def _is_directory(found: os.DirEntry[bytes]) -> bool:

@@ -238,10 +238,22 @@ def shown_number(value: object) -> str:
 
 def check_count(count: int) -> None:
     """Raise `LimitError` if a table of `count` references is too large to be in memory."""
-    if count > MAX_REFERENCES:
-        raise LimitError(
-            f"the table has {count} references; at most {MAX_REFERENCES} are read",
-            limit="references",
-            value=count,
-            allowed=MAX_REFERENCES,
-        )
+    check_bound(count, MAX_REFERENCES, "references", "the table has {value} references; at most {allowed} are read")
+
+
+def check_bound(value: int, allowed: int, limit: str, message: str, key: str | None = None) -> None:
+    """Check a number of references, or of their bytes or characters, against its bound.
+
+    Args:
+        value: the number.
+        allowed: the bound.
+        limit: the name of the bound.
+        message: the message of the error, with the fields `value`, `allowed` and `key`.
+        key: the key of the document.
+
+    Raises:
+        LimitError: `value` exceeds `allowed`.
+    """
+    if value > allowed:
+        text = message.format(value=value, allowed=allowed, key=key)
+        raise LimitError(text, limit=limit, value=value, allowed=allowed, key=key)

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import Buffer
 
 from aiozarr.errors import InvalidMetadataError, LimitError, UnsupportedMetadataError
-from aiozarr.stores.reference.columns import WHOLE, check_reference, shown_number
+from aiozarr.stores.reference.columns import WHOLE, check_bound, check_reference, shown_number
 from aiozarr.stores.reference.table import LoadedReferences, ReferenceRows
 
 MAX_URL_LENGTH = 1 << 13
@@ -262,9 +262,7 @@ def _fill(url: str, templates: Mapping[str, str]) -> str:
 
 def check_url_length(url: str, key: str | None = None) -> None:
     """Raise `LimitError` if the URL of a reference, in the document `key`, is too long."""
-    if len(url) > MAX_URL_LENGTH:
-        message = f"a reference has a URL of more than {MAX_URL_LENGTH} characters"
-        raise LimitError(message, limit="URL length", value=len(url), allowed=MAX_URL_LENGTH, key=key)
+    check_bound(len(url), MAX_URL_LENGTH, "URL length", "a reference has a URL of more than {allowed} characters", key)
 
 
 def _inlined(key: str, text: str) -> bytes:

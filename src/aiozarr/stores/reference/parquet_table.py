@@ -24,6 +24,7 @@ from aiozarr.stores.reference.columns import (
     KeyFamily,
     Reference,
     ReferenceColumns,
+    check_bound,
     check_count,
     check_reference,
     split_chunk_key,
@@ -193,9 +194,8 @@ class ParquetTable(ReferenceTable):
                 continue
             count = prod(grid.shape)
             records = -(-count // self._record_size)
-            if records > MAX_LISTED_RECORDS:
-                message = f"{records} record files of {grid.field!r} are too many to list"
-                raise LimitError(message, limit="record files", value=records, allowed=MAX_LISTED_RECORDS)
+            message = "{value} record files of {key!r} are too many to list"
+            check_bound(records, MAX_LISTED_RECORDS, "record files", message, grid.field)
             for number in range(records):
                 await self.load((grid.field, number))
                 record = self._records[grid.field, number]
@@ -231,9 +231,8 @@ def read_record(data: Buffer, record_size: int, key: str, max_bytes: int = MAX_D
     try:
         metadata = parquet.read_metadata(BytesIO(data))
         rows = metadata.num_rows
-        if rows > record_size:
-            message = f"the record file has {rows} references, and its table has {record_size} in each"
-            raise LimitError(message, limit="record_size", value=rows, allowed=record_size, key=key)
+        message = "the record file has {value} references, and its table has {allowed} in each"
+        check_bound(rows, record_size, "record_size", message, key)
         schema = metadata.schema.to_arrow_schema()
         names = [name for name in _COLUMNS if _has_column(schema, name, pa.types)]
         row_bytes = ROW_BYTES + (_INLINED_BYTES if "raw" in names else 0)
@@ -313,9 +312,8 @@ def _parse_members(document: Buffer) -> tuple[dict[str, Any], int]:
     if not isinstance(members, dict) or type(size) is not int or size < 1:
         message = "the document .zmetadata of parquet references has 'metadata' and 'record_size'"
         raise InvalidMetadataError(message, key=DOCUMENT_NAME)
-    if size > MAX_RECORD_ROWS:
-        message = f"record files of {size} references are not read; at most {MAX_RECORD_ROWS} are"
-        raise LimitError(message, limit="record_size", value=size, allowed=MAX_RECORD_ROWS)
+    message = "record files of {value} references are not read; at most {allowed} are"
+    check_bound(size, MAX_RECORD_ROWS, "record_size", message)
     return members, size
 
 

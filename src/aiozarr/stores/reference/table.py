@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.errors import LimitError
 from aiozarr.model import Entry
 from aiozarr.stores.reference.columns import (
     KeyFamily,
     Reference,
     ReferenceColumns,
     Target,
+    check_bound,
     check_count,
     length_of,
     parse_coordinates,
@@ -119,13 +119,8 @@ class LoadedReferences(ReferenceTable):
             self.single[key] = found
         else:
             self.inlined[key] = found
-        if (count := len(self.inlined) + len(self.single)) > MAX_SINGLE_VALUES:
-            raise LimitError(
-                f"the table has more than {MAX_SINGLE_VALUES} inlined values",
-                limit="inlined values",
-                value=count,
-                allowed=MAX_SINGLE_VALUES,
-            )
+        count = len(self.inlined) + len(self.single)
+        check_bound(count, MAX_SINGLE_VALUES, "inlined values", "the table has more than {allowed} inlined values")
 
     def unloaded_part(self, key: str) -> Hashable:
         return None
@@ -246,16 +241,13 @@ class ReferenceRows:
 
 def check_document(nbytes: int, max_bytes: int, key: str) -> None:
     """Raise `LimitError` if the references in the document `key` take more than `max_bytes` bytes."""
-    if nbytes > max_bytes:
-        message = f"the references in {key!r} take {nbytes} bytes; at most {max_bytes} are read (max_metadata_bytes)"
-        raise LimitError(message, limit="max_metadata_bytes", value=nbytes, allowed=max_bytes, key=key)
+    message = "the references in {key!r} take {value} bytes; at most {allowed} are read (max_metadata_bytes)"
+    check_bound(nbytes, max_bytes, "max_metadata_bytes", message, key)
 
 
 def check_families(count: int) -> None:
     """Raise `LimitError` if a table has more than `MAX_FAMILIES` key families."""
-    if count > MAX_FAMILIES:
-        message = f"the references are of more than {MAX_FAMILIES} arrays"
-        raise LimitError(message, limit="arrays of references", value=count, allowed=MAX_FAMILIES)
+    check_bound(count, MAX_FAMILIES, "arrays of references", "the references are of more than {allowed} arrays")
 
 
 def sort_below(prefix: str, names: Iterable[str], keys: set[str], prefixes: set[str]) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from aiozarr.errors import InvalidKeyError, LimitError, StoreError, UnsupportedOperationError
 from aiozarr.model import check_key
 
-STORED, DEFLATED, BZIP2, LZMA = 0, 8, 12, 14
+STORED, DEFLATED = 0, 8
+_OTHER_METHODS = {9: "Deflate64", 12: "bzip2", 14: "LZMA", 93: "Zstandard", 95: "XZ"}
 
 MAX_END_BYTES = 22 + 65535
 """The end record begins within this many bytes of the end: the record, and the longest comment after it."""
@@ -222,8 +223,9 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
             fault = "encrypted members are not read"
         elif made_by >> 8 == 3 and stat.S_ISLNK(mode >> 16):
             fault = "symbolic links in archives are not followed"
-        elif method not in (STORED, DEFLATED, BZIP2, LZMA):
-            fault = f"unknown compression method {method}"
+        elif method not in (STORED, DEFLATED):
+            name = _OTHER_METHODS.get(method, f"the unknown method {method}")
+            fault = f"members compressed by {name} are not read; write the archive again with deflate or uncompressed"
         yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra, fault)
     # In archives of writers without zip64 records the number overflows.
     if (found - end.count) % (_MAX16 + 1):

@@ -34,8 +34,9 @@ class ZipStore(Store):
     value costs the bytes of that range. The first one also costs the member's header if the writer of the archive may
     have put something before the data. If the store has no partial reads, an archive of up to 64 MiB is fetched whole.
 
-    Stored, deflated, bzip2 and LZMA members can be read; the checksum of whole values is verified. An archive is
-    refused if it has invalid keys, two members of one name, links, encrypted or overlapping members.
+    Stored and deflated members can be read; the checksum of whole values is verified. Reading a member of another
+    method, a link or an encrypted member raises `UnsupportedOperationError`. Names that are not keys are left out. An
+    archive with overlapping members is refused.
     """
 
     _url: str

@@ -15,7 +15,6 @@ import pytest
 import aiozarr.sync
 from aiozarr.errors import AiozarrError, StoreError
 from aiozarr.stores import LocalStore
-from aiozarr.stores.local import open_directory
 
 CALLS = ("open", "scandir", "unlink", "rmdir", "stat", "lstat")
 TEMPORARY = ".aiozarr-write~0123456789abcdef"
@@ -105,16 +104,3 @@ async def test_keys_behind_a_link_are_not_erased_with_others(tmp_path: Path) -> 
     assert caught.value.key == "link/x"
     await store.erase("link/x")
     assert not list((tmp_path / "outside").iterdir())
-
-
-async def test_erasing_works_on_a_system_without_descriptors_of_directories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(open_directory, "HAS_DESCRIPTORS", False)
-    store = LocalStore(tmp_path / "root")
-    for key in ("a/b/c", "a/d", "e/f"):
-        await store.set(key, b"1")
-    (tmp_path / "root" / "a" / "link").symlink_to(tmp_path)
-    await store.erase_values(["e/f"])
-    await store.erase_prefix("a/")
-    assert list((tmp_path / "root").iterdir()) == []

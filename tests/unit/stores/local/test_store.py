@@ -32,6 +32,7 @@ from aiozarr.model import IfAbsent, IfMatch, Range, Value
 from aiozarr.stores import LocalStore
 from aiozarr.stores.local import atomic_write
 from aiozarr.stores.local import store as local_store
+from aiozarr.stores.local.open_directory import OpenDirectory
 
 TEMPORARY = ".aiozarr-write~0123456789abcdef"
 
@@ -453,8 +454,9 @@ def test_values_stored_together_are_stored_singly_after_a_sweep_of_their_tempora
     def seal_and_sweep(file: atomic_write.NewFile) -> None:
         seal(file)
         for path in root.rglob(".aiozarr-write~*"):
-            if not atomic_write.has_writer(os.fsencode(path)):
-                path.unlink()
+            with OpenDirectory(os.fsencode(path.parent)) as directory:
+                if not atomic_write.has_writer(directory, os.fsencode(path.name)):
+                    path.unlink()
 
     monkeypatch.setattr(atomic_write.NewFile, "seal", seal_and_sweep)
     array = aiozarr.sync.create_array(store, shape=(4, 4), chunks=(1, 4), dtype="u1", fill_value=0)

@@ -11,7 +11,7 @@ from aiozarr.errors import (
     ThrottledError,
     UnauthenticatedError,
 )
-from aiozarr.stores.obspec_errors import translate_obstore
+from aiozarr.stores.obspec_errors import translate
 
 
 def told(status: int, code: str) -> str:
@@ -25,12 +25,10 @@ def told(status: int, code: str) -> str:
 @pytest.mark.parametrize(
     ("error", "kind", "status", "retryable"),
     [
-        (exceptions.AlreadyExistsError(told(412, "PreconditionFailed")), PreconditionFailedError, 412, False),
-        (exceptions.PreconditionError(told(404, "NoSuchKey")), PreconditionFailedError, 404, False),
-        (exceptions.PreconditionError(told(404, "NoSuchBucket")), StoreError, 404, False),
-        (exceptions.AlreadyExistsError(told(409, "ConditionalRequestConflict")), StoreError, 409, True),
+        (exceptions.AlreadyExistsError(told(412, "PreconditionFailed")), PreconditionFailedError, None, False),
+        (exceptions.PreconditionError(told(404, "NoSuchKey")), PreconditionFailedError, None, False),
         (FileNotFoundError(told(404, "NoSuchBucket")), StoreError, 404, False),
-        (exceptions.PermissionDeniedError(told(403, "AccessDenied")), PermissionDeniedError, 403, False),
+        (exceptions.PermissionDeniedError(told(403, "AccessDenied")), PermissionDeniedError, None, False),
         (exceptions.GenericError(told(503, "SlowDown")), ThrottledError, 503, True),
         (exceptions.GenericError(told(500, "InternalError")), StoreError, 500, True),
         (exceptions.GenericError(told(403, "ExpiredToken")), UnauthenticatedError, 403, False),
@@ -38,7 +36,7 @@ def told(status: int, code: str) -> str:
         (exceptions.GenericError("<Error><Code>InternalError</Code></Error>"), StoreError, 200, True),
         (
             exceptions.GenericError("Error performing PUT http://169.254.169.254/latest"),
-            UnauthenticatedError,
+            StoreError,
             None,
             False,
         ),
@@ -48,38 +46,21 @@ def told(status: int, code: str) -> str:
         (ValueError("Could not parse path"), InvalidKeyError, None, False),
     ],
 )
-def test_the_text_of_an_error_decides_its_type(
+def test_the_class_or_the_status_of_an_error_decides_its_type(
     error: Exception, kind: type, status: int | None, retryable: bool
 ) -> None:
-    found = translate_obstore(error)
+    found = translate(error)
     assert type(found) is kind
     assert (found.status, found.retryable) == (status, retryable)
     assert "hidden" not in str(found)
-    if "ID7" in str(error):
+    if "ID7" in str(error) and status is not None:
         assert found.request_id == "ID7"
 
 
-class RustPanic(Exception):
-    """As the bridge between the library and Python names it."""
-
-
-class PanicException(BaseException):
-    """As the bridge names the panics of calls that are not awaited."""
-
-
-@pytest.mark.parametrize("panic", [RustPanic("rust future panicked"), PanicException("unwrap")])
-def test_a_panic_of_the_library_is_an_error_of_the_store(panic: BaseException) -> None:
-    found = translate_obstore(panic)
-    assert "failed within itself" in str(found)
-    assert not found.retryable
-
-
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [("Azure Cli not installed", "'az', was not found"), ("ERROR: Please run az login to setup account.", "az login")],
-)
-def test_a_missing_azure_cli_is_named(told: str, words: str) -> None:
-    text = f"Generic MicrosoftAzure error: 'az account get-access-token' command failed: {told}\n\nDebug source"
-    found = translate_obstore(exceptions.GenericError(text))
-    assert type(found) is UnauthenticatedError
-    assert words in str(found)
+def test_a_text_without_a_response_is_shown_without_queries_and_passwords() -> None:
+    text = "Generic S3 error: Error performing GET https://me:hidden@h/b/k?sig=hidden in 1ms - dns error\n\nDebug: x"
+    shown = str(translate(exceptions.GenericError(text)))
+    assert "Error performing GET https://h/b/k in 1ms - dns error" in shown
+    assert "hidden" not in shown
+    assert "Debug" not in shown
+    assert "\x1b" not in str(translate(exceptions.GenericError("Generic S3 error: \x1b[2J")))
