@@ -369,10 +369,10 @@ class CopyDestination:
         if changes:
             from aiozarr.hierarchy.internal import erasures  # most copies need nothing of the hierarchy
 
-            await self.destination.erase_values([key for key in changes if key not in self._linked_documents])
-            for key in self._linked_documents & changes.keys():
-                await self.destination.erase(key)
+            await self.destination.erase_values([key for key in changes if not documents[key]])
             for key, change in changes.items():
+                if documents[key]:
+                    await self.destination.erase(key)
                 erasures.record(self._store, node_of(key))
                 if change.was_array:
                     self.replaced.add_former_array(node_of(key))
