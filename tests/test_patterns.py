@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from aiozarr.metadata.document import _NUMBER_TEXT
+
 SOURCE = Path(__file__).parents[1] / "src" / "aiozarr"
 
 # Patterns that functions make: the function, with a pattern of the most complex kind and the method.
@@ -29,6 +31,13 @@ MADE = {
         (r"t/([0-9]{1,19})/([0-9]{1,19})\.([0-9]{1,19})\.bin", "fullmatch"),
     ),
     "grid/key_extensions.py:_split": ((r"\{\{|\}\}|\{(\*|-?[0-9]{1,3})(?::0([1-9][0-9]?))?\}|[{}]", "finditer"),),
+    "metadata/document.py:respelled_number": ((_NUMBER_TEXT, "fullmatch"),),
+    # Words of the request that a server repeats, of at most 16 characters each, up to the next separator.
+    "stores/http/object_client.py:hide_request": (
+        ("[/;=]", "split"),
+        ("[;=,] ?", "split"),
+        (r"""(?i:secret|other)[^\s<>"'&;,)\]}]*""", "sub"),
+    ),
     "stores/option_table.py:_as_seconds": ((r"(?:(?<!\d)(\d+)\s*([A-Za-z]+)\s*)+", "fullmatch"),),
     "stores/reference/columns.py:parse_coordinates": (
         (rf"{COORDINATE}/{COORDINATE}(?:\n{COORDINATE}/{COORDINATE})*+", "fullmatch"),

@@ -76,10 +76,11 @@ async def test_a_listing_that_is_left_early_is_closed_and_counted(tmp_path: Path
                 closed.append(prefix)
 
     store = Watched()
-    await aiozarr.create_group(store)  # below it, keys without documents make a group
-    for name in ("x", "y"):
-        await store.set(f"g/h/{name}", b"1")
+    await aiozarr.create_group(store)
+    await aiozarr.create_array(store, "g/h", shape=1, dtype="u1")  # a node below a folder makes it a group
+    await store.erase("g/zarr.json")
+    closed.clear()
     with aiozarr.record() as report:
         await aiozarr.open_group(store, "g")
-    assert closed == ["", "g/"]  # of the creation, and of the opening
+    assert set(closed) == {"g/"}
     assert report.requests > 1

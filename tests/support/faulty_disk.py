@@ -146,9 +146,12 @@ def recorded_flushes() -> Iterator[FlushRecorder]:
 
     def recorded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **keywords: Any) -> Any:
-            recorder.before(name, args)
+            directory = keywords.get("dir_fd")
+            # A name below an open directory.
+            named = args if directory is None else (os.path.join(_path_of(directory), _path_of(args[0])), *args[1:])
+            recorder.before(name, named)
             result = real(*args, **keywords)
-            recorder.after(name, args)
+            recorder.after(name, named)
             return result
 
         return call

@@ -276,9 +276,10 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
 
     if path is not None:
         place = os.path.join(os.path.realpath(path), "")
-        kept = {"the home directory": os.path.expanduser("~")}
+        kept: dict[str, str] = {}
         with suppress(FileNotFoundError):  # it was deleted, so there is nothing to keep
             kept["the working directory"] = os.getcwd()
+        kept["the home directory"] = os.path.expanduser("~")
         for name, used in kept.items():
             if os.path.join(os.path.realpath(used), "").startswith(place):
                 raise click.UsageError(f"{target} is {name}, or above it; --force removes it anyway")

@@ -233,15 +233,11 @@ class ObjectWrite(ObjectRequest):
         try:
             value = await store.fetch(self.key, **self._bound())
         except StoreError as error:
+            if not is_missing_status(error, self.settings):
+                raise
             value = None
-            self._check_missing(error)
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         return value
-
-    def _check_missing(self, error: StoreError) -> None:
-        """Raise the error of a fetch, unless the settings take it for "nothing is stored". Any thread."""
-        if not is_missing_status(error, self.settings):
-            raise error
 
     def _bound(self) -> dict[str, Any]:
         """Return the keyword that bounds the response, or nothing if the store or the object has no bound.
@@ -342,8 +338,9 @@ class ObjectWrite(ObjectRequest):
         try:
             value = store.fetch_now(self.key, **self._bound())
         except StoreError as error:
+            if not is_missing_status(error, self.settings):
+                raise
             value = None
-            self._check_missing(error)
         self.fetched += 0 if value is None else memoryview(value.data).nbytes
         return value
 

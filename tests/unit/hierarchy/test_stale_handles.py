@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import aiozarr
@@ -193,15 +192,3 @@ async def test_a_repeated_append_knows_its_growth_from_that_of_another_process()
     one.faults = fail_first
     await asyncio.gather(mine.append([1]), append_theirs())
     assert sorted(await (await aiozarr.open_array(one))[...]) == [1, 2]
-
-
-@pytest.mark.parametrize("values", [["a", "\ud83d\ude00"], [True, False], ["2020-01-01", "NaT"]], ids=str)
-async def test_equal_appends_store_equal_documents(values: list[Any]) -> None:
-    dtype = "M8[s]" if "NaT" in values else None
-    documents = []
-    for _ in range(2):
-        store = MemoryStore()
-        array = await aiozarr.create_array(store, data=np.array(values, dtype)[:0])
-        await array.append(np.array(values, dtype))
-        documents.append(await store.get("zarr.json"))
-    assert documents[0] == documents[1]

@@ -83,14 +83,14 @@ def test_by_default_there_is_more_time_for_repetitions_than_for_progress() -> No
 
 
 class Refused(ScheduledRequest):
-    """A request that always gets a response with the same status, as the stores of servers read it."""
+    """A request that always gets a response with the same status, whose document has the code of a store."""
 
     def __init__(self, status: int, retries: int) -> None:
         super().__init__(RetryPolicy(retries, Settings().retry_seconds), 0)
         self.status = status
 
     async def send(self) -> None:
-        raise error_for(self.status, {}, b"")
+        raise error_for(self.status, {}, b"<Error><Code>Refused</Code></Error>")
 
     def completed(self, error: BaseException | None) -> None:
         raise AssertionError("no queue sends it")

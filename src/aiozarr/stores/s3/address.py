@@ -73,7 +73,6 @@ class S3Options:
     region: str | None = option(
         fsspec=("client_kwargs.region_name", "region_name", "config_kwargs.region_name"), obstore=("default_region",)
     )
-    foreign_endpoint: bool | None = option("flag", shown=False, ours_only=True)
     requester_pays: bool | None = option(
         "flag", fsspec=("requester_pays", "s3_additional_kwargs.RequestPayer"), obstore=("request_payer",)
     )
@@ -109,6 +108,7 @@ class S3Options:
     max_connections: int | None = option("count", fsspec=("config_kwargs.max_pool_connections",))
     idle_timeout: float | None = option("seconds", fsspec=("config_kwargs.read_timeout",), obstore=("read_timeout",))
     connect_timeout: float | None = option("seconds", fsspec=("config_kwargs.connect_timeout",))
+    foreign_endpoint: bool | None = option("flag", shown=False, ours_only=True)
 
     @property
     def chain(self) -> dict[str, str | bool]:

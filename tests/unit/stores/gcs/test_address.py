@@ -87,7 +87,7 @@ def test_keys_are_percent_encoded_in_paths_and_queries() -> None:
     assert place.list_path == "/base/storage/v1/b/b/o"
     target = place.upload_target("multipart", "a/b&c", ifGenerationMatch="0")
     assert (
-        target == "/base/upload/storage/v1/b/b/o?uploadType=multipart&name=a%2Fb%26c&fields=generation"
+        target == "/base/upload/storage/v1/b/b/o?uploadType=multipart&name=a%2Fb%26c&fields=generation,size,crc32c"
         "&ifGenerationMatch=0"
     )
 
