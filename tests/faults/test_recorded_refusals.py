@@ -114,7 +114,7 @@ async def test_a_404_of_a_proxy_is_repeated_and_never_read_as_the_fill_value(nam
     assert len(refused) == 2
 
 
-@pytest.mark.parametrize("code", ["InvalidArgument", "InvalidRequest", "NotImplemented"])
+@pytest.mark.parametrize("code", ["InvalidArgument", "InvalidRequest", "NotImplemented", "BadRequest"])
 async def test_a_server_that_refuses_conditions_is_written_to_without_them(code: str, server: FaultServer) -> None:
     def refuse(request: Request, reply: Reply) -> Reply:
         is_conditional = {"if-match", "if-none-match"} & request.headers.keys() and request.method == "PUT"
@@ -223,8 +223,8 @@ async def test_other_libraries_errors_are_told_by_the_same_table(
 ) -> None:
     async with make(server.url) as store:
         for name, (reply, missing_for) in REFUSALS.items():
-            if reply.status != 404:
-                continue
+            if reply.status != 404 or "compressed" in name:
+                continue  # these libraries do not decompress documents of errors, so that each of them is an error
             server.script = lambda request, _, reply=reply: reply  # type: ignore[misc]
             expected = None if "s3" in missing_for else "raised"
             assert await outcome(lambda: store.fetch("k")) == expected, name

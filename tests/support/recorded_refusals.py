@@ -5,6 +5,9 @@ Each has a status, headers, a body, and the kinds of store for which it says tha
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import replace
+
 from tests.support.servers.http_replies import Reply
 
 HTTP = frozenset({"http"})
@@ -35,6 +38,11 @@ def html(status: int, title: str) -> Reply:
     return _reply(status, "text/html", page)
 
 
+def compressed(reply: Reply) -> Reply:
+    """Return the reply as a network of delivery sends it that compresses all documents."""
+    return replace(reply, body=gzip.compress(reply.body)).with_headers(Content_Encoding="gzip")
+
+
 def _reply(status: int, kind: str, body: str, **headers: str) -> Reply:
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return Reply(status, (("Content-Type", kind), *named), body.encode())
@@ -50,6 +58,9 @@ REFUSALS: dict[str, tuple[Reply, frozenset[str]]] = {
     "Ceph, missing key": (_reply(404, "application/xml", "<Error><Code>NoSuchKey</Code></Error>"), ALL_BUT_AZURE),
     "source.coop, missing key": (Reply(404), frozenset({"s3", "http"})),
     "AWS, missing bucket": (xml(404, "NoSuchBucket", "The specified bucket does not exist"), frozenset()),
+    "missing key, compressed": (compressed(xml(404, "NoSuchKey")), ALL_BUT_AZURE),
+    "missing bucket, compressed": (compressed(xml(404, "NoSuchBucket")), frozenset()),
+    "missing key with the name of a code": (xml(404, "NoSuchKey", more="<Key>NoSuchBucket/c/0</Key>"), ALL_BUT_AZURE),
     "AWS, missing upload": (xml(404, "NoSuchUpload", "The specified upload does not exist."), HTTP),
     "R2, missing bucket": (xml(404, "NoSuchBucket", "The specified bucket does not exist."), frozenset()),
     "AWS website, missing bucket": (

@@ -292,12 +292,31 @@ class Endpoint:
     connect_timeout: float = 20.0
 
 
-@functools.cache
 def default_ssl_context() -> ssl.SSLContext:
-    """Return the context of the process: loading the system's certificates takes tens of milliseconds."""
+    """Return the context of the process, which also trusts `REQUESTS_CA_BUNDLE`, as requests and google-auth do.
+
+    Raises:
+        StoreError: the certificates that the variable names cannot be read.
+    """
+    return _default_context(os.environ.get("REQUESTS_CA_BUNDLE"))
+
+
+@functools.lru_cache(8)  # loading the system's certificates takes tens of milliseconds
+def _default_context(path: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
+    if path:
+        try:
+            context.load_verify_locations(**{"capath" if os.path.isdir(path) else "cafile": path})
+        except OSError as error:
+            raise StoreError(f"the certificates in {path!r} (REQUESTS_CA_BUNDLE) cannot be read") from error
+        _allow_private_authorities(context)
     return context
+
+
+def _allow_private_authorities(context: ssl.SSLContext) -> None:
+    """Accept certificates without the extensions that Python 3.13 requires and private authorities leave out."""
+    context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
 
 
 def custom_ssl_context(root_certificate: str | None, *, allow_invalid: bool) -> ssl.SSLContext | None:
@@ -327,8 +346,7 @@ def _make_context(root_certificate: str, allow_invalid: bool) -> ssl.SSLContext:
             context.load_verify_locations(cadata=root_certificate)
         except (ssl.SSLError, ValueError):
             raise ValueError("the storage option 'root_certificate' holds no certificates in PEM") from None
-        # Python 3.13 requires extensions that private authorities leave out.
-        context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        _allow_private_authorities(context)
     if allow_invalid:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import pytest
 
+from aiozarr.errors import StoreError
 from aiozarr.http1.url import custom_ssl_context, default_ssl_context
 from tests.support.certificates import authority
 
@@ -15,6 +17,23 @@ def test_the_default_context_checks_certificates_and_names_and_is_made_once() ->
     assert context is default_ssl_context()
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_the_default_context_trusts_the_authorities_that_requests_trusts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usual = default_ssl_context()
+    (tmp_path / "ca.pem").write_bytes(authority().pem())
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", f"{tmp_path}/ca.pem")
+    context = default_ssl_context()
+    assert len(context.get_ca_certs()) > len(usual.get_ca_certs())
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", f"{tmp_path}")  # a folder of certificates
+    assert default_ssl_context().verify_mode is ssl.CERT_REQUIRED
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", f"{tmp_path}/missing.pem")
+    with pytest.raises(StoreError, match=r"missing\.pem.*REQUESTS_CA_BUNDLE"):
+        default_ssl_context()
 
 
 def test_options_that_ask_for_the_default_need_no_context_of_their_own() -> None:

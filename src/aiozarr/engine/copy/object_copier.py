@@ -143,9 +143,7 @@ class ObjectCopier:
             try:
                 return await self._copy_by_server(entry, key)
             except ChangedError:
-                if pinned:
-                    raise
-                # It is copied as it is now.
+                pass  # some servers never hold a condition; what is fetched shows whether the object was replaced
             except UnsupportedOperationError:
                 self._refusals_left -= 1
                 if not self._refusals_left:

@@ -307,7 +307,7 @@ def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, st
     secondary = given.secondary if named is None else None
     if endpoint is None and account in (None, EMULATOR_ACCOUNT) and emulator:
         account, endpoint = EMULATOR_ACCOUNT, EMULATOR_ENDPOINT
-    if endpoint is None and url.account is None:
+    if endpoint is None:
         found = environment_connection(environ)
         if account is None or found.account == account:
             account, endpoint, secondary = account or found.account, found.endpoint, found.secondary

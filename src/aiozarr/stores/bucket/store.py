@@ -17,7 +17,7 @@ from aiozarr.stores.bucket.bucket_client import PAGE_SIZE, BucketClient, open_bu
 from aiozarr.stores.bucket.listing import ListingPage
 from aiozarr.stores.capabilities import CopyFromStore, ProbedStore, UploadedPart, UploadStore
 from aiozarr.stores.contract import Store, byte_view, directory_url, split_root, with_root
-from aiozarr.stores.http.object_client import BAD_REQUEST, HTML_PAGE, is_html_page
+from aiozarr.stores.http.object_client import BAD_REQUEST, HTML_PAGE, UNKNOWN_HEADER_CODES, is_html_page
 from aiozarr.stores.http.web_store import WebStore
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # The forms in which servers without conditional writes refuse the header of a condition, besides 405 and 501.
-_REFUSED_CONDITION = re.compile(
-    f"{re.escape(BAD_REQUEST)}(?:: (?:InvalidArgument|InvalidRequest|UnsupportedHeader|InvalidHeaderValue"
-    "|ConditionHeadersNotSupported|badRequest|invalid|invalidParameter))?(?:,|$)"
-)
+_REFUSED_CONDITION = re.compile(f"{re.escape(BAD_REQUEST)}(?:: (?:{'|'.join(UNKNOWN_HEADER_CODES)}))?(?:,|$)")
 
 
 class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStore):

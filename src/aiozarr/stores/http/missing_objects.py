@@ -31,7 +31,8 @@ def error_code(body: bytes) -> str | None:
 
 def names_container(headers: Mapping[bytes, bytes], body: bytes) -> bool:
     """Return whether a response says that it is the bucket, the container or the account that is missing."""
-    return _CONTAINER.search(body) is not None or _CONTAINER.search(headers.get(b"x-ms-error-code", b"")) is not None
+    code = (error_code(body) or "").encode() or body  # further words of the document may be names of objects
+    return _CONTAINER.search(code) is not None or _CONTAINER.search(headers.get(b"x-ms-error-code", b"")) is not None
 
 
 def _is_missing_in_s3(_: Mapping[bytes, bytes], body: bytes) -> bool:

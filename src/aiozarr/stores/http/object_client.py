@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
+import zlib
 from abc import ABC, abstractmethod
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,7 +30,7 @@ from aiozarr.errors import (
 )
 from aiozarr.http1.connection import Response
 from aiozarr.http1.endpoint_client import EndpointClient, Request
-from aiozarr.http1.response_check import Accept, Expectation, Headers, etag_of
+from aiozarr.http1.response_check import MAX_ERROR_BODY_BYTES, Accept, Expectation, Headers, etag_of
 from aiozarr.model import Version
 from aiozarr.stores.http.missing_objects import MISSING, error_code
 
@@ -52,6 +53,13 @@ _PLAIN = re.compile(
 MIN_HIDDEN_CHARS = 5
 _HTML = re.compile(rb"\s*(?:<!doctype\s+html|<html)", re.IGNORECASE)
 BAD_REQUEST = "the server does not accept the request"
+UNKNOWN_HEADER_CODES = frozenset(
+    {"BadRequest", "InvalidArgument", "InvalidHeader", "InvalidHeaderValue", "InvalidInput", "InvalidParameter"}
+    | {"InvalidRequest", "MethodNotAllowed", "NotImplemented", "NotSupported", "UnsupportedHeader"}
+    | {"UnsupportedOperation", "ConditionHeadersNotSupported"}
+    | {"badRequest", "invalid", "invalidParameter", "unsupportedParameter"}
+)
+"""Codes of a 400 with which servers refuse headers and parameters that they do not know: conditions, checksums."""
 HTML_PAGE = "the response is an HTML page, as from a proxy or a login"
 _REQUEST_IDS = (b"x-amz-request-id", b"x-guploader-uploadid", b"x-ms-request-id", b"x-request-id")
 
@@ -175,6 +183,13 @@ def hide_request(request: Request, body: bytes) -> bytes:
         return body
     pattern = f"(?i:{'|'.join(map(re.escape, hidden))})[^\\s<>\"'&;,)\\]}}]*"
     return re.sub(pattern, "...", body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+def _decode_error(response: Response) -> None:
+    """Decompress the body of an error. Some servers compress it although requests accept no encoding but for values."""
+    if b"content-encoding" in response.headers and not isinstance(response.action, Accept):
+        with suppress(zlib.error):  # it has another encoding, or was decoded already
+            response.body = zlib.decompressobj(47).decompress(bytes(response.body), MAX_ERROR_BODY_BYTES)
 
 
 def is_html_page(body: bytes) -> bool:
@@ -395,9 +410,11 @@ class ObjectClient(ABC):
         self, request: Request, response: Response, authorise: Callable[[], Awaitable[Request]]
     ) -> Response:
         if not self.is_value(request, response):
+            _decode_error(response)
             if await self.renew_authorisation(request, response):
                 request = await authorise()
                 response = await request.sender.send(request)
+                _decode_error(response)
             if not self.is_value(request, response):
                 response = await self.interpret(request, response)
         if self._is_shown(request, response):

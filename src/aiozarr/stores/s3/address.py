@@ -319,6 +319,8 @@ def find_endpoint(
     named = named or (of_aws and of_aws[1]) or "us-east-1"
     if is_default:
         is_fips = is_true(find_setting("use_fips_endpoint", options, environ, configured))
+        plain = named.removeprefix("fips-").removesuffix("-fips")  # old names of regions
+        is_fips, named = is_fips or plain != named, "us-east-1" if plain == "aws-global" else plain
         is_dual = is_true(find_setting("use_dualstack_endpoint", options, environ, configured)) or (
             options.use_dualstack_endpoint is None and is_true(configured.get("s3.use_dualstack_endpoint"))
         )

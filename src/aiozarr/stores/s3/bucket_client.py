@@ -35,6 +35,7 @@ from aiozarr.stores.http.missing_objects import error_code
 from aiozarr.stores.http.object_client import (
     EXPIRED_CODES,
     HTML_PAGE,
+    UNKNOWN_HEADER_CODES,
     http_date,
     is_html_page,
     is_skewed,
@@ -97,8 +98,6 @@ _NO_BULK = frozenset({200, 405, 500, 501})
 _CODES_OF_NO_BULK = frozenset(
     {None, "MissingContentMD5", "InvalidRequest", "InvalidArgument", "InvalidDigest", "NotImplemented", "MalformedXML"}
 )
-
-_CODES_OF_NO_CHECKSUM = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented"})
 
 _ENCRYPTION = {
     "server_side_encryption": "x-amz-server-side-encryption",
@@ -236,7 +235,7 @@ class S3BucketClient(BucketClient):
         content, more = None if method == "GET" else body, {**(headers or {}), **(checksum or {})}
         response = await self.call(method, key, LONG_RESPONSE, query=canonical_query(query), headers=more, body=content)
         code = error_code(bytes(response.body)) if checksum else None
-        is_unknown = response.status == 501 or (response.status == 400 and code in _CODES_OF_NO_CHECKSUM)
+        is_unknown = response.status == 501 or (response.status == 400 and code in UNKNOWN_HEADER_CODES | {None})
         if checksum and is_unknown and self._algorithm is None:
             response = await self._call(method, key, query, headers, body)
             self._body_algorithm = None if response.status in _STORED else self._body_algorithm

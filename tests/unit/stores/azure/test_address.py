@@ -116,6 +116,15 @@ def test_the_account_may_come_from_the_environment(name: str) -> None:
     assert place("az://data", {name: "acct"}).account == "acct"
 
 
+def test_an_account_that_only_the_url_names_has_the_endpoint_of_its_own_connection_string() -> None:
+    text = "AccountName=acct;AccountKey=a2V5;EndpointSuffix=core.chinacloudapi.cn"
+    environ = {"AZURE_STORAGE_CONNECTION_STRING": text}
+    assert place("abfss://data@acct/a", environ).endpoint == "https://acct.blob.core.chinacloudapi.cn"
+    assert place("abfss://data@other/a", environ).endpoint == "https://other.blob.core.windows.net"
+    named = "abfss://data@acct.dfs.core.windows.net/a"
+    assert place(named, environ).endpoint == "https://acct.blob.core.windows.net"
+
+
 def test_a_connection_string_names_account_and_endpoint_from_options_or_environment() -> None:
     text = "AccountName=acct;AccountKey=a2V5;BlobEndpoint=https://blobs.example/"
     assert place("az://data", connection_string=text).endpoint == "https://blobs.example"

@@ -141,6 +141,19 @@ def test_the_plain_endpoints_of_aws_are_aws(endpoint: str, region: str | None, b
 
 
 @pytest.mark.parametrize(
+    ("name", "region", "host"),
+    [
+        ("fips-us-west-2", "us-west-2", "s3-fips.us-west-2"),
+        ("us-gov-west-1-fips", "us-gov-west-1", "s3-fips.us-gov-west-1"),
+        ("aws-global", "us-east-1", "s3.us-east-1"),
+    ],
+)
+def test_old_names_of_regions_are_translated(name: str, region: str, host: str) -> None:
+    place = find_endpoint("bkt", S3Options(region=name), {})
+    assert (place.base, place.region) == (f"https://bkt.{host}.amazonaws.com", region)
+
+
+@pytest.mark.parametrize(
     ("endpoint", "aws"),
     [
         ("https://s3-fips.us-east-1.amazonaws.com", True),

@@ -209,6 +209,21 @@ async def test_a_condition_on_aws_is_one_of_the_completion(
 
 
 @pytest.mark.usefixtures("_small_parts")
+@pytest.mark.parametrize("checksum", ["AAAAAA==-2", "AAAAAA==-1"])
+async def test_an_upload_whose_result_is_of_other_parts_is_an_error(checksum: str, server: FaultServer) -> None:
+    done = Uploads().__call__
+    result = f"<CompleteMultipartUploadResult><ChecksumCRC32C>{checksum}</ChecksumCRC32C>"
+    server.script = lambda request, usual: (
+        Reply(200, XML, f"{result}<ETag>e</ETag></CompleteMultipartUploadResult>".encode())
+        if request.method == "POST" and "uploadId" in request.target
+        else done(request, usual)
+    )
+    async with at(server) as store:
+        with pytest.raises(StoreError, match="other bytes than were sent"):
+            await store.set("big", bytes(6 << 20))
+
+
+@pytest.mark.usefixtures("_small_parts")
 async def test_an_upload_in_parts_that_is_cancelled_stops(server: FaultServer) -> None:
     uploads = Uploads(spoil.no_answer)
     server.script = uploads

@@ -50,7 +50,7 @@ async def test_over_tls_nothing_is_hashed() -> None:
         assert server.get("bkt/root/y") == b"2" * (MAX_WRITE_BYTES + 1)
 
 
-REFUSALS = [(501, "NotImplemented"), (400, "InvalidArgument"), (400, "InvalidRequest")]
+REFUSALS = [(501, "NotImplemented"), (400, "InvalidArgument"), (400, "InvalidRequest"), (400, "UnsupportedHeader")]
 
 
 @pytest.mark.parametrize(("status", "code"), REFUSALS)

@@ -73,6 +73,22 @@ async def test_an_object_that_was_replaced_is_copied_and_named(options: dict[str
             assert bytes(await target.get("a") or b"") == b"new one"
 
 
+async def test_documents_are_fetched_if_the_server_says_of_each_copy_that_the_object_was_replaced(
+    options: dict[str, str],
+) -> None:
+    # Some servers compare the ETag of the condition with its quotes, or do not decode the key of the source.
+    class Refusing(ObjectStore):
+        async def copy_from(self, *arguments: Any, **keywords: Any) -> Version | None:
+            raise ChangedError("the object was replaced or removed before it was copied", status=412)
+
+    async with ObjectStore("s3://one/kept", **options) as source, Refusing("s3://two/kept", **options) as target:
+        for key in ("zarr.json", "c/0"):
+            await source.set(key, b"{}")
+        report = await aiozarr.copy(source, target)
+        assert (report.objects, report.server_side, report.changed) == (2, 0, ())
+        assert {entry.key async for entry in target.scan()} == {"zarr.json", "c/0"}
+
+
 async def test_the_condition_and_the_encryption_are_headers_of_the_copy(server: FaultServer) -> None:
     server.script = lambda request, usual: Reply(
         200, (), b"<CopyObjectResult><ETag>&quot;x&quot;</ETag></CopyObjectResult>"
