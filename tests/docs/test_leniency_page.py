@@ -162,6 +162,15 @@ EXAMPLES: Mapping[str, list[Example]] = {
         v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": "0"}]),
         v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": "4"}]),
         v2(shape=["4"], chunks=["4"]),
+        Example(
+            GROUP2
+            | {
+                ".zmetadata": json.dumps(
+                    {"zarr_consolidated_format": "1", "metadata": {".zgroup": {"zarr_format": 2}}}
+                ).encode()
+            },
+            {},
+        ),
         v1(ZLIB, compression="zlib", compression_opts="3"),
         v3(GZIP, codecs=[LITTLE, codec("gzip", level="5")]),
         v3(zlib.compress(RAW.tobytes()), codecs=[LITTLE, codec("numcodecs.zlib", level="5")]),

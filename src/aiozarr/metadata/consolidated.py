@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiozarr.common.formatting import clip
 from aiozarr.errors import InvalidMetadataError
-from aiozarr.metadata.document import CHECKS, Document
+from aiozarr.metadata.document import CHECKS, Document, integral, respelled_number
 from aiozarr.metadata.extensions import may_be_ignored, unsupported_member
 from aiozarr.metadata.format_rules import ARRAY_KEY, ATTRIBUTES_KEY, CONSOLIDATED_MEMBER, FORMATS, GROUP_KEY, V3_KEY
 from aiozarr.metadata.records import Consolidated, ImplicitNode
@@ -82,7 +82,7 @@ def parse_zmetadata(
     """
     members = document.members
     version = members.get("zarr_consolidated_format", 1)  # Parquet references of kerchunk lack it
-    if type(version) is not int or version != 1:
+    if (type(version) is not int if strict else isinstance(version, bool)) or integral(respelled_number(version)) != 1:
         raise InvalidMetadataError("consolidated metadata of format 1 are read", member="zarr_consolidated_format")
     copies = _object(members.get("metadata"), "metadata", document)
     nodes: dict[str, dict[str, Any]] = {}

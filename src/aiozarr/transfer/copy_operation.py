@@ -144,6 +144,8 @@ class CopyOperation:
                 return documents
             await self._copy_destination.begin_again()
             self._is_repeat = True
+            # They may be older than the documents that have changed, such as those of groups above these.
+            self.copier.prefetched.clear()
             documents = await self._copy_data()
         for entry in [entry for entry in documents if entry.key in changed]:
             self._fail(entry, ChangedError("it was changed each time it was copied", store=self.copier.source.url))

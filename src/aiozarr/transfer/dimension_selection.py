@@ -223,7 +223,7 @@ def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], A
 
     try:
         epoch, _ = decode(np.int64(0))
-    except (TypeError, ValueError, OverflowError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
         raise SelectionError(f"{unknown}: {error}") from error
 
     def period(bound: Any) -> Period:

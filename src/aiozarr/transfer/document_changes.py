@@ -149,19 +149,38 @@ class DocumentChanges:
         """
         key, document = entry.key, self.kept.get(entry.key)
         path, _, name = key.rpartition("/")
+<<<<<<< HEAD
         if name not in (V3_KEY, ZMETADATA_KEY) or not (self._destination.rules.keys or self.later):
+=======
+        is_consolidated = name in (V3_KEY, ZMETADATA_KEY)
+        if not (self.later or (keys and is_consolidated)):
+>>>>>>> k-attack2
             return document
         if document is None:
             value = self._copier.prefetched.get(key) or await self._copier.scheduled_source.fetch(key)
             if value is None or same_version(value.version, entry.version) is False:
                 raise ChangedError("the document was replaced", store=self._copier.source.url, key=key)
             document = bytes(value.data)
+        if self.later:
+            self.kept[key] = document
+        if not is_consolidated:
+            return document
 
         async def member_of(copied: str, member: Any) -> Any:
+<<<<<<< HEAD
             if copied in self._keys:
                 return json.loads(self.kept[copied]) if copied in self.later else member
             if (stored := await self._destination.fetch_stored(copied)) is not None:
+=======
+            if copied in self._keys and not self.later:
+                return member
+            # The documents below were stored before this one, which may be older or newer.
+            stored = self.kept.get(copied) if copied in self._keys else None
+            if (stored := stored or await fetch_stored(copied)) is not None:
+>>>>>>> k-attack2
                 return json.loads(stored)
+            if copied in self._keys:
+                return member
             return member if node_of(copied) in self.node_paths and document_write_order(copied) in (1, None) else None
 
         return await edit_consolidated(document, key_prefix(path), member_of) or self.kept.get(key)

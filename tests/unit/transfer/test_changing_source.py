@@ -161,6 +161,42 @@ async def test_a_source_that_always_grows_is_copied_in_an_earlier_state(change: 
     assert "a/zarr.json" in report.changed
 
 
+class ChangingBetween(WrapperStore):
+    """A store that changes before the operation number `number`, and before every one of the next `turns` after it."""
+
+    def __init__(self, store: Store, change: Change, number: int, turns: int) -> None:
+        super().__init__(store)
+        self._change, self._number, self._turns = change, number, turns
+        self._lock = asyncio.Lock()
+
+    async def _around(self, operation: Any, call: Callable[[], Awaitable[Any]]) -> Any:
+        async with self._lock:
+            self._number -= 1
+            if self._number < 0 < self._turns:
+                self._turns -= 1
+                await self._change(self.store)
+        return await call()
+
+
+@pytest.mark.parametrize("change", [append, replace])
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("turns", [1, 4])
+async def test_copied_consolidated_metadata_are_those_of_the_copied_arrays(
+    change: Change, zarr_format: int, turns: int
+) -> None:
+    for number in range(20):
+        inner = await filled(MemoryStore(), zarr_format)
+        await aiozarr.consolidate_metadata(inner)
+        destination = MemoryStore()
+        await aiozarr.copy(ChangingBetween(inner, change, number, turns), destination)
+        group = await aiozarr.open_group(destination)
+        assert group.metadata.consolidated is not None
+        array, own = await group.open("a"), await aiozarr.open_array(destination, "a")
+        assert isinstance(array, aiozarr.Array)
+        assert (array.shape, array.dtype) == (own.shape, own.dtype), number
+        assert (await array[...]).tolist() == rows(0, array.shape[0]).tolist()
+
+
 async def test_a_source_that_is_always_replaced_is_an_error_and_leaves_no_node() -> None:
     lengths = iter(range(LENGTH, 1000))
 

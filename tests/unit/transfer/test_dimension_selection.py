@@ -188,6 +188,7 @@ def test_years_are_text_and_numbers_of_any_size() -> None:
             )
         ],
         ("2020", DAYS, {**SINCE, "calendar": "mayan"}, "are not known"),
+        ("2020", DAYS, {**SINCE, "calendar": ""}, "are not known"),
         ("2020", DAYS, {**SINCE, "calendar": 5}, "are not known"),
         (5.0, DAYS, {"scale_factor": 0.5}, "are packed"),
         ("2020-01-03", DAYS.astype("i2"), {**SINCE, "add_offset": 1}, "are packed"),
