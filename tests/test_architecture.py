@@ -71,18 +71,18 @@ MUTUAL_TYPES = {
 # Lines of code, without docstrings and comments, that each package may have: the modules at the top are `root`. Whoever
 # raises a number says in the same commit what could not be left out.
 BUDGET = {
-    "stores": 11860,
+    "stores": 11890,
     "engine": 8050,
     "hierarchy": 6110,
     "codecs": 4440,
     "driver": 3340,
     "metadata": 2950,
-    "transfer": 2240,
+    "transfer": 2260,
     "cli": 2110,
     "grid": 2310,
     "integrations": 1520,
     "conversion": 1430,
-    "http1": 1800,
+    "http1": 1810,
     "testing": 1150,
     "root": 960,
     "schedule": 930,

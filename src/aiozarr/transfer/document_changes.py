@@ -149,12 +149,8 @@ class DocumentChanges:
         """
         key, document = entry.key, self.kept.get(entry.key)
         path, _, name = key.rpartition("/")
-<<<<<<< HEAD
-        if name not in (V3_KEY, ZMETADATA_KEY) or not (self._destination.rules.keys or self.later):
-=======
         is_consolidated = name in (V3_KEY, ZMETADATA_KEY)
-        if not (self.later or (keys and is_consolidated)):
->>>>>>> k-attack2
+        if not (self.later or (self._destination.rules.keys and is_consolidated)):
             return document
         if document is None:
             value = self._copier.prefetched.get(key) or await self._copier.scheduled_source.fetch(key)
@@ -167,17 +163,11 @@ class DocumentChanges:
             return document
 
         async def member_of(copied: str, member: Any) -> Any:
-<<<<<<< HEAD
-            if copied in self._keys:
-                return json.loads(self.kept[copied]) if copied in self.later else member
-            if (stored := await self._destination.fetch_stored(copied)) is not None:
-=======
             if copied in self._keys and not self.later:
                 return member
             # The documents below were stored before this one, which may be older or newer.
             stored = self.kept.get(copied) if copied in self._keys else None
-            if (stored := stored or await fetch_stored(copied)) is not None:
->>>>>>> k-attack2
+            if (stored := stored or await self._destination.fetch_stored(copied)) is not None:
                 return json.loads(stored)
             if copied in self._keys:
                 return member

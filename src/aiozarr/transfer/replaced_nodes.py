@@ -80,24 +80,16 @@ def is_extended(key: str, earlier: bytes, later: bytes) -> bool:
     if not (is_node_document(key) or is_consolidated):
         return True
     old, new = _members_of(earlier), _members_of(later)
-    if _chunk_members(old) != _chunk_members(new) or old.get("fill_value") != new.get("fill_value"):
-        return False
     try:
-<<<<<<< HEAD
-        shapes = zip(old.get("shape", ()), new.get("shape", ()), strict=True)
-        return bool(new) and all([before <= after for before, after in shapes])
-    except (ValueError, TypeError):
-=======
-        old, new = json.loads(earlier), json.loads(later)
         if _consolidated_keys(old) != _consolidated_keys(new):
             return False
         if is_consolidated:
             return True
-        same = _chunk_members(old) == _chunk_members(new) and old.get("fill_value") == new.get("fill_value")
-        shapes = list(zip(old.get("shape", ()), new.get("shape", ()), strict=True))
-        return same and all([before <= after for before, after in shapes])
-    except (ValueError, TypeError, AttributeError, RecursionError):
->>>>>>> k-attack2
+        if _chunk_members(old) != _chunk_members(new) or old.get("fill_value") != new.get("fill_value"):
+            return False
+        shapes = zip(old.get("shape", ()), new.get("shape", ()), strict=True)
+        return bool(new) and all([before <= after for before, after in shapes])
+    except (ValueError, TypeError, AttributeError):
         return False
 
 
@@ -126,7 +118,6 @@ async def edit_consolidated(
     return json.dumps(members, ensure_ascii=False).encode(errors="surrogatepass")
 
 
-<<<<<<< HEAD
 def _members_of(document: Buffer | None) -> dict[str, Any]:
     """Return the members of a document; none if it is missing, or is not a JSON object."""
     try:
@@ -134,10 +125,10 @@ def _members_of(document: Buffer | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
-=======
+
+
 def _consolidated_keys(document: dict[str, Any]) -> set[str]:
     return {*((document.get(CONSOLIDATED_MEMBER) or document).get("metadata") or ())}
->>>>>>> k-attack2
 
 
 def _chunk_members(document: dict[str, Any]) -> dict[str, Any]:

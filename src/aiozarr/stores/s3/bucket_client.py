@@ -58,6 +58,7 @@ from aiozarr.stores.s3.address import (
 )
 from aiozarr.stores.s3.credentials import has_files, make_source, read_configured
 from aiozarr.stores.s3.messages import (
+    checksum_of_parts,
     completion,
     deletion,
     failed_deletes,
@@ -402,6 +403,10 @@ class S3BucketClient(BucketClient):
         if result is None:
             raise self._write_error(response, conditions)
         await self._forget_upload(key, upload_id)
+        sent = checksum_of_parts(parts, self._algorithm or "CRC32C")
+        stored = result.get(f"Checksum{self._algorithm or 'CRC32C'}", "")
+        if sent is not None and "-" in stored and stored != sent:
+            raise StoreError("the server stored other bytes than were sent: the checksum of the parts differs")
         return etag_version(result.get("ETag", ""))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from urllib.parse import unquote_plus
@@ -157,6 +158,15 @@ def completion(parts: Sequence[UploadedPart], algorithm: str) -> bytes:
         checksum = "" if part.checksum is None else f"<Checksum{algorithm}>{part.checksum}</Checksum{algorithm}>"
         lines.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(part.etag)}</ETag>{checksum}</Part>")
     return f"<CompleteMultipartUpload>{''.join(lines)}</CompleteMultipartUpload>".encode()
+
+
+def checksum_of_parts(parts: Sequence[UploadedPart], algorithm: str) -> str | None:
+    """Return the checksum of an object as that of its parts' checksums, with their number; None if one has none."""
+    compute = ALGORITHMS[algorithm]()
+    if compute is None or not all(part.checksum for part in parts):
+        return None
+    joined = b"".join([b64decode(part.checksum or "") for part in parts])
+    return f"{compute(memoryview(joined)).decode()}-{len(parts)}"
 
 
 def record_key(key: str, upload_id: str) -> str:
