@@ -4,6 +4,7 @@ from aiozarr.conversion.conversion import convert, plan_conversion
 from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_task import ConversionStage, ConversionTask
+from aiozarr.conversion.migration import migrate
 
 __all__ = [
     "ConversionPlan",
@@ -11,5 +12,6 @@ __all__ = [
     "ConversionStage",
     "ConversionTask",
     "convert",
+    "migrate",
     "plan_conversion",
 ]
