@@ -114,7 +114,7 @@ class NewFile:
         self.directory = os.path.dirname(path)
         # A journal, which names the objects of a store, is nobody else's while it is written.
         self._is_own = _OWN_FOLDER in path
-        mode = _mode_of_replaced(path) if os.access(path, os.F_OK) else 0o600 if self._is_own else _NEW_MODE
+        mode = _mode_of_replaced(path, 0o600 if self._is_own else _NEW_MODE)
         self._temporary, self.descriptor, self.created = _create_temporary(self.directory, mode, is_locked=is_locked)
         if size and hasattr(os, "posix_fallocate"):
             try:
@@ -248,15 +248,17 @@ def prune(path: bytes, root: bytes) -> None:
 # --- temporary files ---------------------------------------------------------------------------------------------
 
 
-def _mode_of_replaced(path: bytes) -> int:
-    """Return the mode with which the future content of the file `path` is written: nobody else may read it meanwhile.
+def _mode_of_replaced(path: bytes, new: int) -> int:
+    """Return the mode with which the future content of the file `path` is written, or `new` if it does not exist.
+
+    Nobody else may read the content meanwhile.
 
     A new file has the group of this process, if its directory has no other rule.
     """
     try:
         status = os.stat(path)
     except OSError:
-        return _NEW_MODE
+        return new
     mode = stat.S_IMODE(status.st_mode) & _NEW_MODE
     return mode if status.st_gid == os.getegid() else mode & ~stat.S_IRWXG
 
