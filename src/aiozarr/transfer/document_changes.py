@@ -88,9 +88,13 @@ class DocumentChanges:
     async def check_listing(self, documents: Iterable[Entry]) -> None:
         """Read documents that may be later than the listed chunks, and list again to find that out.
 
-        Documents on several pages of a listing that has changed remain in `_on_pages`.
+        Documents without versions, or on several pages, of a listing that has changed remain in `_on_pages`.
         """
         unread = [entry for entry in documents if entry.key not in self.kept and self._objects is None]
+        if self._is_paged:  # without a version, nothing shows that a document is later than the listed chunks
+            self._on_pages.update(
+                [entry.key for entry in unread if entry.version is None and is_node_document(entry.key)]
+            )
         early = [entry.key for entry in unread if entry.version is None or entry.key in self._on_pages]
         values = dict(zip(early, await map_concurrently(self._fetch, early), strict=True))
         read = {key: value for key, value in values.items() if value is not None}
