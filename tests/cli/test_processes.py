@@ -105,7 +105,7 @@ def test_without_click_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['click'] = None; from aiozarr.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+    assert done.stderr == "aiozarr: the command line needs the packages click and rich: pip install click rich\n"
 
 
 def test_help_imports_no_command_no_numpy_and_no_rich() -> None:

@@ -43,7 +43,7 @@ def plot(target: str, select: Any, output: str | None, stores: TargetOptions, ou
     The picture opens in a window, or is written to the file --output. Dimensions of length 1 do not count.
     """
     if find_spec("matplotlib") is None:
-        raise ImportError("plot needs matplotlib; pip install 'aiozarr[plot]' installs it")
+        raise ImportError("plot needs the package matplotlib: pip install matplotlib")
     if output is None and not _can_open_window():
         raise click.UsageError("no window can be opened here; --output map.png writes a picture")
 

@@ -16,7 +16,7 @@ GARBAGE_THRESHOLD = 50_000
 """New objects before the garbage collector runs. With Python's 700 it walks over the modules just imported, which
 takes 20 to 40 ms of the 160 ms of CPU time of a short copy."""
 
-MISSING_CLICK = "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+MISSING_CLICK = "aiozarr: the command line needs the packages click and rich: pip install click rich\n"
 
 
 def main() -> NoReturn:

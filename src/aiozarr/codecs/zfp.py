@@ -51,7 +51,6 @@ class ZfpCodec(ArrayBytesCodec):
 
     name = "zfp"
     library = "zfpy"
-    extra = "codecs"
     mode: str
     parameter: float = 0
 

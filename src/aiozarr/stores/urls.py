@@ -80,9 +80,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     known = ", ".join(f"{name}://" for name in (*_OPENERS, *entry_point_names("store")))
     raise UnknownSchemeError(
         f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: and reference:: in front of them, and "
-        "local paths; "
-        "other protocols are those of fsspec, where the extra aiozarr[fsspec] is installed, or are registered by "
-        "aiozarr.stores.register_store, or by an installed package with an entry point in the group 'aiozarr.stores'"
+        "local paths; install the package fsspec for its protocols (pip install fsspec), or register your own with "
+        "aiozarr.stores.register_store or an entry point in the group 'aiozarr.stores'"
     )
 
 

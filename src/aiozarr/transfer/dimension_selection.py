@@ -205,7 +205,7 @@ def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], A
         import cftime
     except ModuleNotFoundError:
         raise ImportError(
-            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install 'aiozarr[times]'"
+            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install cftime"
         ) from None
 
     unknown = f"times in {shown(units)} of the calendar {shown(calendar)} are not known; select {name!r} by index"

@@ -221,7 +221,7 @@ def test_names_and_durations_are_coordinates() -> None:
 def test_times_need_an_extra_and_numbers_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cftime", None)
     assert resolve_coordinates("5", DAYS, {}, name="x") == slice(5, 6)
-    with pytest.raises(ImportError, match=r"dimension 'time' .* pip install 'aiozarr\[times\]'"):
+    with pytest.raises(ImportError, match=r"dimension 'time' .* pip install cftime"):
         resolve_coordinates("2020", DAYS, SINCE, name="time")
 
 

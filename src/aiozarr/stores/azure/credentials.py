@@ -86,7 +86,7 @@ class AzureIdentity:
     @property
     def failure(self) -> str:
         """The message if there is no token."""
-        return f"azure-identity (the extra aiozarr[azure]) gave no token {_IDENTITIES[self._identity][2]}; {_OTHERWISE}"
+        return f"azure-identity gave no token {_IDENTITIES[self._identity][2]}; {_OTHERWISE}"
 
     def get_token(self, scope: str) -> Any:
         """Return a token as azure-identity does. It blocks."""
@@ -99,7 +99,7 @@ class AzureIdentity:
             package = import_module("azure.identity")
         except ImportError as error:
             raise UnauthenticatedError(
-                f"logins and identities of Azure need azure-identity: install aiozarr[azure]; {_OTHERWISE}"
+                f"Azure logins and identities need the package azure-identity: run pip install azure-identity; {_OTHERWISE}"
             ) from error
         options = self._options
         ids = {"object_id": options.object_id, "resource_id": options.msi_resource_id}

@@ -175,7 +175,7 @@ def import_fsspec() -> Any:
     try:
         import fsspec
     except ImportError as error:
-        raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
+        raise ImportError("fsspec file systems need the package fsspec: pip install fsspec") from error
     return fsspec
 
 

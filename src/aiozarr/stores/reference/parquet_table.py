@@ -321,7 +321,7 @@ def _import_parquet() -> Any:
     try:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]  # optional
     except ImportError as error:
-        message = "parquet references need the package pyarrow: pip install 'aiozarr[references]'"
+        message = "parquet references need the package pyarrow: pip install pyarrow"
         raise ImportError(message) from error
     return parquet
 

@@ -17,7 +17,7 @@ REUSE_SECONDS = 1800.0
 """Found credentials count as expired after this time, if they do not expire sooner."""
 
 ANON = "anon=True reads public data without credentials"
-NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need botocore: install aiozarr[s3]"
+NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need the package botocore: run pip install botocore"
 SEARCHED = (
     "no AWS credentials were found, neither in the options nor in the environment, nor in files of the AWS tools, by "
     "web identity, from a container's service or from an instance's metadata service"
