@@ -186,7 +186,7 @@ def import_library(codec: Any, *, name: str | None = None, member: str = "name")
         raise unsupported(reason, name, member=member) from error
 
 
-CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"it must be {expected}, not {shown(value)}"))
+CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"must be {expected}, not {shown(value)}"))
 
 
 class FieldsCodec(Codec):

@@ -168,7 +168,7 @@ def block_slices(grid: ChunkGrid, selection: ArraySelection) -> tuple[slice, ...
             try:
                 start, stop, _ = item.indices(count)
             except TypeError as error:
-                raise SelectionError(f"the slice {item!r} of axis {axis} has a part that is no integer") from error
+                raise SelectionError(f"the slice {item!r} of axis {axis} has a bound that is not an integer") from error
         elif isinstance(item, int):
             if not -count <= item < count:
                 raise SelectionError(f"block {item} is out of range for axis {axis}, which has {count} blocks")

@@ -99,7 +99,8 @@ class AzureIdentity:
             package = import_module("azure.identity")
         except ImportError as error:
             raise UnauthenticatedError(
-                f"Azure logins and identities need the package azure-identity: run pip install azure-identity; {_OTHERWISE}"
+                "Azure logins and identities need the package azure-identity: run pip install azure-identity; "
+                + _OTHERWISE
             ) from error
         options = self._options
         ids = {"object_id": options.object_id, "resource_id": options.msi_resource_id}

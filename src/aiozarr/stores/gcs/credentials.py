@@ -149,7 +149,8 @@ def check_package() -> None:
         found = False
     if not found:
         raise ImportError(
-            "Google credentials need the packages google-auth and requests: run pip install google-auth requests, or read a public bucket with "
+            "Google credentials need the packages google-auth and requests: "
+            "run pip install google-auth requests, or read a public bucket with "
             "anon=True"
         )
 
