@@ -136,5 +136,5 @@ def settings_or_default(settings: Settings | None) -> Settings:
     if settings is None:
         return DEFAULT_SETTINGS
     if not isinstance(settings, Settings):
-        raise TypeError(f"settings are an aiozarr.Settings, not {type(settings).__name__}")
+        raise TypeError(f"settings must be an aiozarr.Settings, not {type(settings).__name__}")
     return settings

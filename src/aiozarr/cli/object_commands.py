@@ -111,7 +111,7 @@ async def _require_object(target: str, options: StorageOptions) -> Entry:
 async def find_object(target: str, options: StorageOptions) -> Entry | None:
     """Return the entry of the object `target`, or None if there is none."""
     if not target:
-        raise ValueError("the target is empty; the working directory is '.'")
+        raise ValueError("the target is empty; use '.' for the working directory")
     location, name = targets.parent_and_key(target)
     if not name:
         return None

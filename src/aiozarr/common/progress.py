@@ -45,7 +45,7 @@ def shown_progress(progress: ProgressLike, title: str) -> Iterator[ProgressCallb
         return
     if progress is not True:
         if not callable(progress):
-            raise TypeError(f"progress is a function, True or None, not {type(progress).__name__}")
+            raise TypeError(f"progress must be a function, True or None, not {type(progress).__name__}")
         yield progress
         return
     if find_spec("rich") is None:

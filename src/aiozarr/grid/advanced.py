@@ -214,8 +214,8 @@ def _parse(item: Any, number: int) -> Parsed:
         return as_index(item)
     except TypeError as error:
         raise SelectionError(
-            f"index {number} of the selection is a {type(item).__name__}; integers, slices, '...', None, index arrays "
-            "and masks are indices"
+            f"index {number} of the selection is a {type(item).__name__}; expected an integer, a slice, '...', "
+            "None, an index array or a mask"
         ) from error
 
 

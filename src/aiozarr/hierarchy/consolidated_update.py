@@ -374,5 +374,5 @@ async def _erase_consolidated(group: ConsolidatedGroup) -> None:
 def _consolidated_key(metadata: GroupMetadata) -> str:
     key = rules_of(metadata.zarr_format).consolidated_key
     if key is None:
-        raise ValueError(f"Zarr format {metadata.zarr_format} has no consolidated metadata")
+        raise ValueError(f"format {metadata.zarr_format} does not support consolidated metadata")
     return key
