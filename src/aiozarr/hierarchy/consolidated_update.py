@@ -4,7 +4,7 @@ A crash in between leaves no consolidated metadata, so every reader reads the no
 or is cancelled in between leaves none either, but this process remembers it, and its next change restores them. Another
 process could not know that the interrupted change has ended.
 
-Tasks of this process take turns. Several processes exclude each other by a sentinel: while nodes below a group of
+Tasks of this process take turns. Several processes cannot be combined by a sentinel: while nodes below a group of
 format 3 change, the consolidated member of its document is `null`. A process that removes the sentinel keeps the other
 one from storing consolidated metadata that lack its change. White space at the end of the document makes each sentinel
 unique, because an ETag may be a digest of the content. Format 2 has no place for a sentinel, so two processes should

@@ -43,7 +43,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
         TypeError: the store does not have one of `storage_options`.
     """
     if "storage_options" in storage_options:
-        raise TypeError("from_url takes storage options as keywords: from_url(url, **storage_options)")
+        raise TypeError("pass storage options as keywords: from_url(url, **storage_options)")
     if not isinstance(url, str):
         return _local(os.fspath(url), storage_options)
     found = _SCHEME.match(url)
@@ -56,7 +56,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     scheme, separator = found[1].lower(), found[2]
     if not is_unicode(url):
         raise InvalidKeyError(
-            f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate"
+            f"the URL beginning with {scheme}{separator} is not valid Unicode: it contains a lone surrogate"
         )
     location = scheme + url[len(scheme) :]
     if scheme == "zip":
@@ -120,7 +120,7 @@ def register_store(scheme: str) -> Callable[[Opener], Opener]:
         ValueError: `scheme` cannot begin a URL.
     """
     if not _SCHEME.fullmatch(scheme + "://") or scheme != scheme.lower() or scheme == "zip":
-        raise ValueError(f"not a URL scheme in lower case: {scheme!r}")
+        raise ValueError(f"a URL scheme must be lower case: {scheme!r}")
 
     def register(opener: Opener) -> Opener:
         _OPENERS[scheme] = lambda url, options: opener(url, **options)
@@ -134,7 +134,9 @@ def _check_slashes(path: str) -> None:
     scheme, colon, rest = path.partition(":")
     if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
         meant = f"{scheme}://{rest if scheme.lower() == 'file' else rest.lstrip('/')}"  # a file URL has no host
-        raise ValueError(f"{scheme}:/ begins no URL: is {meant} meant? A directory of that name is ./{scheme}:")
+        raise ValueError(
+            f"{scheme}:/ does not begin a URL; did you mean {meant}? Write ./{scheme}: for a directory of that name"
+        )
 
 
 def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
@@ -143,12 +145,14 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         if opener is None:
             return None
         if not callable(opener):
-            raise wrong_entry_point("store", scheme, "a callable is wanted, which makes a store of a URL and options")
+            raise wrong_entry_point("store", scheme, "expected a callable that creates a store from a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
     store = opener(url, **options)
     if not isinstance(store, Store):
-        raise UnknownSchemeError(f"a package opens {scheme}:// URLs, and made no Store but {type(store).__name__}")
+        raise UnknownSchemeError(
+            f"the package that opens {scheme}:// URLs returned {type(store).__name__}, not a Store"
+        )
     return store
 
 
@@ -212,7 +216,7 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
     else:
         rest = rest.removeprefix("::")
     if not rest:
-        raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
+        raise ValueError("the URL of an archive must have the form zip::URL, as in zip::s3://bucket/data.zip")
     # The last mark, because URLs of buckets may contain one too, and the path after our mark is encoded.
     location, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
@@ -306,12 +310,12 @@ def _open_references(target: Any, options: Mapping[str, Any], prefix: str, **own
 
     if isinstance(target, Mapping):
         if options:
-            raise TypeError("storage_options are for the store of a document; references in memory have none")
+            raise TypeError("references in memory do not take storage_options, which belong to the store of a document")
     elif isinstance(target, str | os.PathLike):
         location = os.fspath(target).rstrip("/")
         target = (*file_in_store(location, dict(options)), location)
     else:
-        raise TypeError(f"references are a URL, a path, or a mapping, not {type(target).__name__}")
+        raise TypeError(f"references must be a URL, a path or a mapping, not {type(target).__name__}")
     return open_references(target, open_url=from_url, own_options=options, prefix=prefix, **own)
 
 
@@ -331,7 +335,7 @@ def _file(url: str, options: dict[str, Any]) -> Store:
 def _file_path(url: str) -> str:
     host, slash, path = url[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
-        raise ValueError(f"a file URL names an absolute path, as in file:///data/a.zarr, not {url!r}")
+        raise ValueError(f"a file URL must name an absolute path, as in file:///data/a.zarr, not {url!r}")
     return "/" + _decoded(path, errors="surrogateescape")
 
 

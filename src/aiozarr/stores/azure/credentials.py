@@ -156,7 +156,7 @@ def find_credentials(options: AzureOptions, environ: Mapping[str, str], endpoint
     if credentials.kind == "key":
         _check_key(credentials.secret)
     elif credentials.kind == "sas" and not _QUERY.fullmatch(credentials.secret):
-        raise ValueError("a shared credentials signature is a query of ASCII without blanks, and this one is not")
+        raise ValueError("a shared access signature must be an ASCII query without blanks")
     elif credentials.kind == "token":
         check_headers({"Authorization": credentials.secret})
     return credentials
@@ -252,7 +252,7 @@ def _check_key(key: str) -> None:
     try:
         b64decode(key, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("an account key is base64, and this one is not") from None
+        raise ValueError("the account key is not base64") from None
 
 
 SIGNATURE_VERSION = "2021-12-02"

@@ -430,7 +430,7 @@ def condition_headers(precondition: Precondition | None) -> dict[str, str]:
         return {"if-none-match": "*"}
     version = precondition.version
     if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
+        raise UnsupportedOperationError("a weak version cannot be used as a condition")
     return check_headers({"if-match": version.etag})
 
 
@@ -445,6 +445,8 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
     module = BUCKET_CLIENTS.get(scheme.lower())
     if not separator or module is None:
         known = ", ".join(f"{name}://" for name in BUCKET_CLIENTS)
-        raise ValueError(f"the URL of an object store is scheme://bucket/path, with one of these schemes: {known}")
+        raise ValueError(
+            f"the URL of an object store must have the form scheme://bucket/path, with one of these schemes: {known}"
+        )
     opened: tuple[BucketClient, str] = import_module(module).open_bucket(url, storage_options)
     return opened

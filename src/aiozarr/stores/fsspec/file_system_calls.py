@@ -36,7 +36,7 @@ async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Corou
     try:
         there.call_soon_threadsafe(call.begin)
     except RuntimeError as error:
-        raise StoreError("the loop of the file system has ended") from error
+        raise StoreError("the event loop of the file system has ended") from error
     try:
         await call.answer
     except BaseException as stop:
@@ -49,7 +49,7 @@ async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Corou
         raise
     task = call.task
     if task is None or task.cancelled():
-        raise StoreError("the request was cancelled on the loop of the file system", retryable=True)
+        raise StoreError("the request was cancelled on the event loop of the file system", retryable=True)
     return task.result()
 
 

@@ -56,7 +56,7 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
         elif isinstance(value, Mapping | None):
             _add(given[link], value or {})
         else:
-            raise TypeError(f"the storage options under {name!r} are a mapping")
+            raise TypeError(f"the storage options under {name!r} must be a mapping")
     native = {protocol: _of_one(protocol, own) for protocol, own in given.items()}
     return {protocol: own for protocol, own in native.items() if own}
 
@@ -69,11 +69,11 @@ def _check_loose(name: str, protocols: Sequence[str]) -> None:
     other = other or next((protocol for protocol in _TABLES if name in _keys_of(protocol)), None)
     if other in protocols:
         raise TypeError(
-            f"the storage option {name!r} is one of the link {other}::, and is given under its protocol: "
-            f"storage_options={{{other!r}: {{{name!r}: ...}}}}"
+            f"the storage option {name!r} belongs to the link {other}::; pass it under its protocol: "
+            f"storage_options={other!r}: {name!r}: ...}}}}"
         )
     if other is not None:
-        raise TypeError(f"the storage options under {name!r} are for no link of the chain {'::'.join(protocols)}")
+        raise TypeError(f"the storage options under {name!r} match no link of the chain {'::'.join(protocols)}")
 
 
 def _keys_of(protocol: str) -> frozenset[str]:
@@ -94,8 +94,8 @@ def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
         name = next((name for name in _TIMEOUTS if name in options), None)
         if name is not None:
             raise TypeError(
-                f"fsspec opens {protocol}:// and has no storage option {name!r}; give the timeout that this file "
-                "system has, such as timeout= or client_kwargs="
+                f"{protocol}:// is opened by fsspec, which has no storage option {name!r}; use the file system's "
+                "own option, such as timeout= or client_kwargs="
             )
         return dict(options)
     if table is GCS_TABLE and options.get("anon") is not None:
@@ -155,12 +155,12 @@ def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> Fi
             raise TypeError("path= requires a file system; a URL contains the path")
         return _of_url(given, options)
     if options:
-        raise TypeError(f"a file system has its options already: {', '.join(sorted(options))} cannot be given with it")
+        raise TypeError(f"a file system already has its options; {', '.join(sorted(options))} cannot be given with it")
     if not isinstance(given, fsspec.AbstractFileSystem):
         holder = given
         given = getattr(holder, "fs", None)
         if not isinstance(given, fsspec.AbstractFileSystem):
-            raise TypeError(f"expected a URL or a file system of fsspec, not {type(holder).__name__}")
+            raise TypeError(f"expected a URL or an fsspec file system, not {type(holder).__name__}")
         inside = getattr(holder, "root", None) or getattr(holder, "path", "")
         path = "/".join(part for part in (inside, path) if part)
     return _of_instance(given, path or "")
@@ -235,7 +235,7 @@ def _protocols(links: Sequence[str]) -> list[str]:
         try:
             get_filesystem_class(protocol)
         except ValueError as error:
-            raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
+            raise UnknownSchemeError(f"fsspec does not know the protocol {protocol!r}") from error
         except ImportError as error:
             raise ImportError(f"{protocol}:// URLs: {error}") from error  # its message names the package to install
         protocols.append(protocol)

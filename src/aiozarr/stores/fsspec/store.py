@@ -34,8 +34,8 @@ class FsspecStore(Store):
 
     A blocking file system works in threads. The coroutines of an asynchronous one run on its own loop (fsspec's, in a
     thread of its own), whichever loop calls. One with `asynchronous=True` is replaced by an instance with the same
-    arguments on that loop. fsspec sends no conditions and has no versions, so nothing here is conditional, and writes
-    are as atomic as the file system makes them. Local files are handled by a `LocalStore`: written whole or not at all.
+    arguments on that loop. fsspec has neither conditional requests nor versions, so no operation here is conditional,
+    and writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`: written whole or not at all.
     A cache (`simplecache::`, ...) does not notice that a value below it is replaced, so it is read-only.
 
     Sessions belong to the file system and are closed by it; closing the store closes nothing. After a fork, the file
@@ -150,7 +150,9 @@ class FsspecStore(Store):
             return await self._local.fetch(key, range, if_match=if_match, max_bytes=max_bytes)
         check_key(key, store=self._url)
         if if_match is not None:
-            raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key, range=range)
+            raise UnsupportedOperationError(
+                "fsspec does not support conditional requests", store=self._url, key=key, range=range
+            )
         with self._translated(key, range):
             if max_bytes is None:
                 return await self._reader.read(self._path(key), range)
@@ -185,7 +187,7 @@ class FsspecStore(Store):
         check_key(key, store=self._url)
         self._require_writable("set")
         if precondition is not None:
-            raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key)
+            raise UnsupportedOperationError("fsspec does not support conditional requests", store=self._url, key=key)
         data = bytes(byte_view(value))
         with self._translated(key):
             await self._write(self._path(key), data)

@@ -60,8 +60,8 @@ class FoundCredentials(TokenSource[S3Credentials]):
             name = find_profile(self._options, os.environ)
             where = f"the AWS profile {name!r}" if name else "the AWS configuration"
             raise UnauthenticatedError(
-                f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login), or "
-                f"correct it ({ANON})"
+                f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login) or "
+                f"correct the configuration ({ANON})"
             ) from error
         if frozen is None:
             raise UnauthenticatedError(f"{SEARCHED} ({ANON})")

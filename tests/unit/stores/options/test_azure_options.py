@@ -123,7 +123,7 @@ def test_an_unknown_option_is_an_error_that_lists_the_known_ones() -> None:
     ("given", "message"),
     [
         ({"account_key": "a", "access_key": "b"}, "given twice"),
-        ({"account_key": "a", "sas_token": "sig=b"}, "'account_key' and 'sas_token' exclude each other"),
+        ({"account_key": "a", "sas_token": "sig=b"}, "'account_key' and 'sas_token' cannot be combined"),
         ({"token": "a", "use_azure_cli": True}, "exclude each other"),
         ({"anon": True, "account_key": "a"}, "'anon' sends no credentials"),
         ({"anon": True, "connection_string": "AccountName=a"}, "'anon' sends no credentials"),
