@@ -35,7 +35,8 @@ class FsspecStore(Store):
     A blocking file system works in threads. The coroutines of an asynchronous one run on its own loop (fsspec's, in a
     thread of its own), whichever loop calls. One with `asynchronous=True` is replaced by an instance with the same
     arguments on that loop. fsspec has neither conditional requests nor versions, so no operation here is conditional,
-    and writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`: written whole or not at all.
+    and writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`, which writes
+    them whole or not at all.
     A cache (`simplecache::`, ...) does not notice that a value below it is replaced, so it is read-only.
 
     Sessions belong to the file system and are closed by it; closing the store closes nothing. After a fork, the file
