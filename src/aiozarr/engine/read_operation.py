@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest, ObjectRequest

@@ -38,7 +38,8 @@ from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Value, Version
 from aiozarr.schedule.events import Report, Totals
 from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore, LocalStore, Store, byte_view
+from aiozarr.stores import BlockingStore, LocalStore, Store
+from aiozarr.stores.contract import byte_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
