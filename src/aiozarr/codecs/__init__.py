@@ -21,13 +21,13 @@ if TYPE_CHECKING:
         Codec,
         Region,
     )
-    from aiozarr.codecs.registry import get_codec, register
+    from aiozarr.codecs.registry import get_codec, register_codec
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
-            ".registry": "get_codec register",
+            ".registry": "get_codec register_codec",
         },
     )
 
@@ -41,5 +41,5 @@ __all__ = [
     "Codec",
     "Region",
     "get_codec",
-    "register",
+    "register_codec",
 ]
