@@ -1,4 +1,4 @@
-"""The public names, with their parameters, are those of tests/public_names.txt: a change of them is a decision.
+"""tests/public_names.txt lists the public names with their parameters, because a change of them is a decision.
 
 `python tests/test_public_names.py --update` writes the file.
 """
@@ -66,7 +66,7 @@ def _lines(kind: type) -> set[str]:
 
 
 def _members(kind: type) -> set[str]:
-    """What a class of ours adds to its bases of Python and of other packages, such as zarr-python's `Store`.
+    """The names that a class adds to its bases from Python and other packages, such as zarr-python's `Store`.
 
     The tests of a conformance suite are left out, because pytest calls them.
     """
