@@ -61,8 +61,6 @@ JSON_MEMBERS = {
     "attributes",
     "tree": "path, kind, zarr_format, shape, data_type, dimension_names, error",
     "ls": "type, key, size, version",
-    "stat": "url, key, size, version",
-    "du": "prefix, objects, bytes",
     "cat": "index, value",
     "plan": "array, shape, exact, sharded, chunks, inner_chunks, missing, requests, min_requests, bytes, bytes_wanted, "
     "over_read, rows",
@@ -71,7 +69,8 @@ JSON_MEMBERS = {
     "sync": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
     "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
     "rm": "type, objects, bytes, removed",
-    "check": "type, equal, differs, missing, surplus, error",
+    "mv": "source, destination",
+    "diff": "type, equal, differs, missing, surplus, error",
     "verify": "type, arrays, objects, missing, bad, outside, other, bytes",
     "validate": "type, nodes, error, warning, note",
     "convert": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
@@ -88,7 +87,7 @@ JSON_LINES = {
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
     "bytes_stored, objects_outside, objects_other, attributes",
     "rm": "type, key, removed",
-    "check": "type, key, state, source_size, destination_size, reason",
+    "diff": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",
 }

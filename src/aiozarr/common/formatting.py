@@ -31,14 +31,19 @@ def name_arguments(by: NameArgument) -> NameArgument:
     return before
 
 
+def readable_bytes(count: float) -> str:
+    """Return a number of bytes in a binary unit, such as "2.0 KiB"."""
+    unit = "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if count < 1024:
+            break
+        count, unit = count / 1024, larger
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+
+
 def format_bytes(count: int) -> str:
     """Return a number of bytes exactly and in a readable unit, such as "2048 B (2.0 KiB)"."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+    return f"{count} B" if count < 1024 else f"{count} B ({readable_bytes(count)})"
 
 
 def format_count(count: int, noun: str) -> str:
