@@ -74,16 +74,14 @@ JSON_MEMBERS = {
     "check": "type, equal, differs, missing, surplus, error",
     "verify": "type, arrays, objects, missing, bad, outside, other, bytes",
     "validate": "type, nodes, error, warning, note",
-    "convert": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
-    "reencoded, notes, failed",
-    "migrate": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
-    "reencoded, notes, failed",
+    "convert": "type, arrays, groups, tasks, skipped, bytes, bytes_read, bytes_written, requests, seconds, "
+    "notes, failed",
     "consolidate": "url, zarr_format, nodes",
 }
 """Members of the last line that `--json` prints, by command. Members are added and never removed."""
 
 JSON_LINES = {
-    "cp -n, sync -n, migrate -n": "type, action, key",
+    "cp -n, sync -n": "type, action, key",
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
     "bytes_stored, objects_outside, objects_other, attributes",

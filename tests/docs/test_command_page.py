@@ -33,7 +33,6 @@ ARGUMENTS = {
     "sync": ["a.zarr", "b.zarr"],
     "rm": ["a.zarr/zarr.json"],
     "convert": ["a.zarr", "b.zarr"],
-    "migrate": ["old.zarr", "b.zarr"],
     "bench": ["a.zarr", "--seconds", "0.01", "--max-requests", "1"],
     "plot": ["a.zarr/t"],
     "check": ["a.zarr", "a.zarr"],
@@ -44,10 +43,9 @@ ARGUMENTS = {
 
 
 LINES = {
-    "cp -n, sync -n, migrate -n": [
+    "cp -n, sync -n": [
         ["cp", "-n", "a.zarr", "b.zarr"],
         ["sync", "-n", "a.zarr", "b.zarr"],
-        ["migrate", "-n", "old.zarr"],
     ],
     "convert -n": [["convert", "-n", "a.zarr", "b.zarr"]],
     "info of a group": [["info", "a.zarr"]],

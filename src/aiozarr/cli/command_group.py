@@ -32,7 +32,6 @@ COMMANDS = {
     "verify": ("check_commands:verify", "Read and decode every chunk, and report the bad ones."),
     "validate": ("check_commands:validate", "Check the metadata documents of all nodes."),
     "convert": ("convert_commands:convert", "Write a copy in another format, with other chunks or codecs."),
-    "migrate": ("convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
     "plan": ("node_commands:plan", "Show what a read would cost."),
     "completion": ("command_group:completion", "Print the script of shell completion."),

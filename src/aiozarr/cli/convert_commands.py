@@ -1,4 +1,4 @@
-"""The commands convert and migrate."""
+"""The command convert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiozarr.cli.command_group import option_text
-from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume, print_planned
+from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
 from aiozarr.cli.exit_codes import ERROR, PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
@@ -158,42 +158,6 @@ def convert(
     _print_report(report, out)
 
 
-@click.command()
-@click.argument("target")
-@click.argument("dst", required=False)
-@click.option("--erase-old", is_flag=True, help="In place: erase the documents of the old format at the end.")
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and list what would be done.")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
-@copy_store_options
-@output_options
-def migrate(
-    target: str, dst: str | None, *, workers: int | None, stores: TargetOptions, out: Output, **options: Any
-) -> None:
-    """Migrate the store TARGET of format 1 or 2 to format 3, in place or to DST.
-
-    Only documents are written; chunks stay as they are. Arrays that format 3 cannot describe are encoded again, and the
-    report says why.
-    """
-    from aiozarr import conversion
-
-    with _executor(workers) as executor, advising_resume(), out.progress("migrating") as progress:
-        report = run(
-            lambda: conversion.migrate(
-                target,
-                dst,
-                **options,
-                executor=executor,
-                progress=progress,
-                source_options=stores.of(target, "source"),
-                destination_options=None if dst is None else stores.of(dst, "destination"),
-            )
-        )
-    _print_report(report, out)
-
-
 def _begin_worker() -> None:
     """Let errors from this process name options, and end it with its parent, which may be killed."""
     from multiprocessing import parent_process
@@ -232,10 +196,8 @@ def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
 
 
 def _print_report(report: ConversionReport, out: Output) -> None:
-    print_planned(report.planned, out)
     if out.as_json:
-        record = {**vars(report), "reencoded": dict(report.reencoded), "notes": dict(report.notes)}
-        del record["planned"]
+        record = {**vars(report), "notes": dict(report.notes)}
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(*str(report).split("\n"))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         copy,
         create_array,
         create_group,
-        migrate,
         plan_conversion,
         read_many,
         validate,
@@ -35,7 +34,7 @@ else:
             "aiozarr.schedule.events": "record",
             ".array": "Array View",
             ".functions": (
-                "clean consolidate_metadata convert copy create_array create_group migrate plan_conversion read_many "
+                "clean consolidate_metadata convert copy create_array create_group plan_conversion read_many "
                 "validate verify"
             ),
             ".group": "Group",
@@ -55,7 +54,6 @@ __all__ = [
     "copy",
     "create_array",
     "create_group",
-    "migrate",
     "open",
     "open_array",
     "open_group",
