@@ -24,7 +24,7 @@ COMMANDS = {
     "du": ("object_commands:du", "Sum up the bytes of the objects below TARGET."),
     "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
     "plot": ("plot_command:plot", "Draw a line or an image of values."),
-    "cp": ("copy_commands:cp", "Copy a store, a node, a selection or an object."),
+    "cp": ("copy_commands:cp", "Copy a store, a node or an object."),
     "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
     "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
     "clean": ("object_commands:clean", "List, and with --delete remove, leftovers of killed processes."),

@@ -18,7 +18,7 @@ from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
 from aiozarr.cli.exit_codes import ERROR, PARTIAL
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import resolve_region, select_option
+from aiozarr.cli.selections import name_selection, select_option
 from aiozarr.cli.targets import ParsedType, TargetOptions, copy_store_options, run
 from aiozarr.common.formatting import name_arguments
 
@@ -125,16 +125,17 @@ def convert(
     """
     from aiozarr import conversion
 
-    async def region_of(array: Array) -> tuple[slice, ...]:
-        return await resolve_region(array, select)
+    async def name_dimensions(array: Array) -> dict[str, str]:
+        return name_selection(array, select)
 
     source = stores.of(src, "source")
-    region = None if select is None else run(lambda: with_array(src, source, region_of))
+    if isinstance(select, tuple):
+        select = run(lambda: with_array(src, source, name_dimensions))
     keywords = {
         **options,
         "zarr_format": None if zarr_format is None else int(zarr_format),
         "codecs": list(codecs) or None,
-        "region": region,
+        "select": select,
         "source_options": source,
         "destination_options": stores.of(dst, "destination"),
     }

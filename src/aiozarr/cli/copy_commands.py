@@ -13,7 +13,6 @@ import click
 from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, bytes_text, output_options
-from aiozarr.cli.selections import select_option
 from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
@@ -75,21 +74,19 @@ _COPY_OPTIONS = (
 @click.argument("src")
 @click.argument("dst")
 @click.option("-r", "--recursive", is_flag=True, hidden=True, help="Stores are copied with everything in them anyway.")
-@select_option
 @click.option(
     "--overwrite", is_flag=True, help="Replace copied nodes and objects of the same key at DST, and keep the others."
 )
 @_copy_options
 @copy_store_options
 @output_options
-def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **options: Any) -> None:
+def cp(src: str, dst: str, recursive: bool, overwrite: bool, **options: Any) -> None:
     """Copy the store, the node or the object SRC, so that DST is its copy: DST/zarr.json exists afterwards.
 
     Objects are copied as they are stored. Each appears whole or not at all, and metadata documents are written last: an
-    interrupted copy never looks complete. With --select only the chunks that are needed are copied. Consolidated
-    metadata of groups above DST are updated.
+    interrupted copy never looks complete. Consolidated metadata of groups above DST are updated.
     """
-    _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
+    _copy(src, dst, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
 
 
 @click.command()
@@ -108,7 +105,7 @@ def sync(src: str, dst: str, delete: bool, size_only: bool, **options: Any) -> N
     arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing
     is removed if SRC is empty or missing.
     """
-    _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
+    _copy(src, dst, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
 
 
 def _copy(
@@ -118,7 +115,6 @@ def _copy(
     verify: str,
     checksum: bool,
     transfers: int | None,
-    select: Any,
     stores: TargetOptions,
     out: Output,
     **options: Any,
@@ -128,9 +124,7 @@ def _copy(
     chosen = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
     settings = Settings() if transfers is None else Settings(max_requests=transfers)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
-    if isinstance(select, tuple):
-        select = _named(select, src, source)
-    options |= {"verify": chosen, "select": select}
+    options["verify"] = chosen
     try:
         with advising_resume():
             report = _copy_store(src, dst, options, source, destination, settings, out)
@@ -152,17 +146,6 @@ def advising_resume() -> Iterator[None]:
     except KeyboardInterrupt as error:
         error.args = (f"interrupted; {RESUME_COMMAND}",)
         raise
-
-
-def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[str, Any]:
-    """Convert a selection by position into one by name, which `aiozarr.copy` needs."""
-    from aiozarr.cli.node_commands import with_array
-    from aiozarr.cli.selections import name_selection
-
-    async def named(array: Any) -> dict[str, Any]:
-        return name_selection(array, select)
-
-    return run(lambda: with_array(src, source, named))
 
 
 def _copy_store(
@@ -253,7 +236,7 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
 
 REPORT_NAMES = (
     *("objects", "bytes", "metadata_documents", "failed", "changed", "folder_markers", "skipped", "deleted"),
-    *("missing_chunks", "server_side", "rewritten", "dry_run", "seconds", "requests"),
+    *("missing_chunks", "server_side", "dry_run", "seconds", "requests"),
 )
 
 

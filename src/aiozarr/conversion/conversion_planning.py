@@ -164,11 +164,12 @@ class ConversionPlanner:
         """Bytes of the values of all tasks of one process."""
         return max(1, self.max_memory * 3 // 4)
 
-    def plan(self, nodes: Mapping[str, Array | Group]) -> ConversionPlan:
+    def plan(self, nodes: Mapping[str, Array | Group], selected: Mapping[str, Bounds] | None = None) -> ConversionPlan:
         """Return the plan for these nodes, by path relative to the source; the root's path is "".
 
         Args:
             nodes: the nodes of the source.
+            selected: the selected part of each array; None: the `region` of the options.
 
         Raises:
             TypeError, ValueError, MetadataError: an option does not fit.
@@ -177,7 +178,7 @@ class ConversionPlanner:
         options, region = self.options, self.options.region
         if region is not None and not isinstance(nodes[""], Array):
             raise ValueError(
-                "region goes with an array; give the path of one array of the group as source and destination"
+                "region selects from a single array, and the source is a group; use select, or give one array as source"
             )
         options.check_names([node for node in nodes.values() if isinstance(node, Array)])
         result: dict[str, ArrayMetadata | GroupMetadata] = {}
@@ -194,7 +195,7 @@ class ConversionPlanner:
                 result[path] = kept if is_kept else new_group_metadata(zarr_format, attributes)
             else:
                 try:
-                    bounds = resolve_region(region, node.shape)
+                    bounds = selected[path] if selected else resolve_region(region, node.shape)
                     metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
                 except (TypeError, ValueError) as error:
                     if path:
