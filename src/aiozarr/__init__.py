@@ -53,7 +53,7 @@ from aiozarr.settings import Settings
 if TYPE_CHECKING:
     from aiozarr import driver, stores, sync
     from aiozarr.common.progress import Progress
-    from aiozarr.conversion import ConversionPlan, ConversionReport, convert, migrate, plan_conversion
+    from aiozarr.conversion import ConversionPlan, ConversionReport, convert, plan_conversion
     from aiozarr.driver import open  # noqa: A004  # the public name
     from aiozarr.engine import Plan
     from aiozarr.hierarchy import (
@@ -89,7 +89,7 @@ else:
             ".stores": "",
             ".sync": "",
             ".driver.open_target": "open",
-            ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
+            ".conversion": "ConversionPlan ConversionReport convert plan_conversion",
             ".common.progress": "Progress",
             ".engine": "Plan",
             ".hierarchy": (
@@ -164,7 +164,6 @@ __all__ = [
     "create_array",
     "create_group",
     "driver",
-    "migrate",
     "open",
     "open_array",
     "open_group",

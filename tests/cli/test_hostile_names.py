@@ -89,7 +89,6 @@ COMMANDS: list[Callable[[Path, Path], list[object]]] = [
     lambda root, out: ["diff", "-v", root, out],
     lambda root, out: ["convert", "-n", "--chunks", "2,2", root / HOSTILE, out / "c"],
     lambda root, out: ["convert", "--on-error", "continue", "--chunks", "2,2", root / HOSTILE, out / "d"],
-    lambda root, out: ["migrate", "-n", root, out / HOSTILE],
     lambda root, _: ["clean", root],
     lambda root, _: ["rm", root / HOSTILE / "c"],
     lambda root, _: ["rm", "-r", "-n", root],

@@ -76,7 +76,6 @@ COMMANDS_ON_A_SAMPLE = {
     "verify {sample}": (0, "", "3 arrays, 13 objects decoded"),
     "validate {sample}": (0, "", "5 nodes: 0 errors"),
     "convert --chunks auto {sample} {new}/converted.zarr": (0, "", "3 arrays, 2 groups: 3 tasks"),
-    "migrate {sample}": (3, "", "there is nothing of Zarr format 2"),
     "clean {sample}": (0, "", "found 0 leftovers"),
     "consolidate {sample}/lat": (1, "", "is an array, not a group"),
     "plan {sample}/air": (0, "8 chunks\n8 requests, at most ", ""),

@@ -31,7 +31,6 @@ ARGUMENTS = {
     "sync": ["a.zarr", "b.zarr"],
     "rm": ["a.zarr/zarr.json"],
     "convert": ["a.zarr", "b.zarr"],
-    "migrate": ["old.zarr", "b.zarr"],
     "mv": ["a.zarr/t", "a.zarr/u"],
     "diff": ["a.zarr", "a.zarr"],
     "verify": ["a.zarr"],
@@ -41,10 +40,9 @@ ARGUMENTS = {
 
 
 LINES = {
-    "cp -n, sync -n, migrate -n": [
+    "cp -n, sync -n": [
         ["cp", "-n", "a.zarr", "b.zarr"],
         ["sync", "-n", "a.zarr", "b.zarr"],
-        ["migrate", "-n", "old.zarr"],
     ],
     "convert -n": [["convert", "-n", "a.zarr", "b.zarr"]],
     "info of a group": [["info", "a.zarr"]],

@@ -31,7 +31,6 @@ COMMANDS = {
     "mv": ("Change", "node_commands:mv", "Move or rename an array or group inside a store."),
     "rm": ("Change", "object_commands:rm", "Remove an object, an array, a group or a store."),
     "consolidate": ("Change", "node_commands:consolidate", "Write the consolidated metadata of a group."),
-    "migrate": ("Change", "convert_commands:migrate", "Give a store of format 1 or 2 documents of format 3, in place."),
     "plan": ("Tools", "node_commands:plan", "Show the requests and bytes of a read without reading."),
     "clean": ("Tools", "object_commands:clean", "Find and remove leftovers of killed processes."),
 }

@@ -1,4 +1,4 @@
-"""The commands convert and migrate."""
+"""The command convert."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiozarr.cli.command_group import option_text
-from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume, print_planned
+from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
 from aiozarr.cli.exit_codes import ERROR, PARTIAL
 from aiozarr.cli.help import command
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import resolve_region, select_option
+from aiozarr.cli.selections import name_selection, select_option
 from aiozarr.cli.targets import ParsedType, TargetOptions, copy_store_options, run
 from aiozarr.common.formatting import name_arguments
 
@@ -62,14 +62,6 @@ def parse_codec(text: str) -> Any:
 
 
 _lengths = ParsedType("LENGTHS", parse_lengths)
-_overwrite = click.option("--overwrite", is_flag=True, help="Delete everything that is stored at DST first.")
-_resume = click.option(
-    "--resume", is_flag=True, help="Continue an interrupted conversion, and skip its finished tasks."
-)
-_max_memory = click.option(
-    "--max-memory", type=ParsedType("SIZE", parse_size), help="Use at most this much memory per process, such as 512M."
-)
-_workers = click.option("--workers", type=click.IntRange(1), help="Convert with this many processes.")
 
 
 @command(
@@ -110,10 +102,12 @@ _workers = click.option("--workers", type=click.IntRange(1), help="Convert with 
     help="Use intermediate arrays if SRC would be read more than this many times.",
 )
 @click.option("--temporary", metavar="URL", help="Where to store intermediate arrays [default: below DST].")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
+@click.option(
+    "--max-memory", type=ParsedType("SIZE", parse_size), help="Use at most this much memory per process, such as 512M."
+)
+@click.option("--workers", type=click.IntRange(1), help="Convert with this many processes.")
+@click.option("--overwrite", is_flag=True, help="Delete everything that is stored at DST first.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted conversion, and skip its finished tasks.")
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "continue"]),
@@ -147,16 +141,17 @@ def convert(
     """
     from aiozarr import conversion
 
-    async def region_of(array: Array) -> tuple[slice, ...]:
-        return await resolve_region(array, select)
+    async def name_dimensions(array: Array) -> dict[str, str]:
+        return name_selection(array, select)
 
     source = stores.of(src, "source")
-    region = None if select is None else run(lambda: with_array(src, source, region_of))
+    if isinstance(select, tuple):
+        select = run(lambda: with_array(src, source, name_dimensions))
     keywords = {
         **options,
         "zarr_format": None if zarr_format is None else int(zarr_format),
         "codecs": list(codecs) or None,
-        "region": region,
+        "select": select,
         "source_options": source,
         "destination_options": stores.of(dst, "destination"),
     }
@@ -175,42 +170,6 @@ def convert(
                 resume=resume,
                 on_error=on_error,  # type: ignore[arg-type]  # click has checked it
                 progress=progress,
-            )
-        )
-    _print_report(report, out)
-
-
-@command("aiozarr migrate -n old.zarr", "aiozarr migrate old.zarr new.zarr")
-@click.argument("target")
-@click.argument("dst", required=False)
-@click.option("--erase-old", is_flag=True, help="In place: erase the documents of the old format at the end.")
-@click.option("-n", "--dry-run", is_flag=True, help="Write nothing, and list what would be done.")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
-@copy_store_options
-@output_options
-def migrate(
-    target: str, dst: str | None, *, workers: int | None, stores: TargetOptions, out: Output, **options: Any
-) -> None:
-    """Migrate the store TARGET of format 1 or 2 to format 3, in place or to DST.
-
-    Only documents are written; chunks stay as they are. Arrays that format 3 cannot describe are encoded again, and the
-    report says why.
-    """
-    from aiozarr import conversion
-
-    with _executor(workers) as executor, advising_resume(), out.progress("migrating") as progress:
-        report = run(
-            lambda: conversion.migrate(
-                target,
-                dst,
-                **options,
-                executor=executor,
-                progress=progress,
-                source_options=stores.of(target, "source"),
-                destination_options=None if dst is None else stores.of(dst, "destination"),
             )
         )
     _print_report(report, out)
@@ -254,10 +213,8 @@ def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
 
 
 def _print_report(report: ConversionReport, out: Output) -> None:
-    print_planned(report.planned, out)
     if out.as_json:
-        record = {**vars(report), "reencoded": dict(report.reencoded), "notes": dict(report.notes)}
-        del record["planned"]
+        record = {**vars(report), "notes": dict(report.notes)}
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(*str(report).split("\n"))

@@ -14,7 +14,6 @@ from aiozarr.cli.exit_codes import PARTIAL
 from aiozarr.cli.help import command
 from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import select_option
 from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
@@ -81,7 +80,6 @@ _COPY_OPTIONS = (
 @click.option(
     "-r", "--recursive", is_flag=True, help="Has no effect: stores are always copied whole, unlike with cp(1)."
 )
-@select_option
 @click.option(
     "--overwrite",
     is_flag=True,
@@ -91,7 +89,7 @@ _COPY_OPTIONS = (
 @_copy_options
 @copy_store_options
 @output_options
-def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **options: Any) -> None:
+def cp(src: str, dst: str, recursive: bool, overwrite: bool, **options: Any) -> None:
     """Copy the store, array, group or object SRC to DST.
 
     DST becomes the copy itself: 'cp era5.zarr copy.zarr' writes copy.zarr/zarr.json. Objects are copied as they are
@@ -100,7 +98,7 @@ def cp(src: str, dst: str, recursive: bool, select: Any, overwrite: bool, **opti
 
     A DST that contains objects is refused without --overwrite or --resume.
     """
-    _copy(src, dst, select=select, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
+    _copy(src, dst, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
 
 
 @command("aiozarr sync s3://bucket/era5.zarr era5.zarr", "aiozarr sync --delete --dry-run era5.zarr mirror.zarr")
@@ -119,7 +117,7 @@ def sync(src: str, dst: str, delete: bool, size_only: bool, **options: Any) -> N
     does not store are deleted. Everything else at DST is kept without --delete. Nothing is deleted if SRC is empty or
     missing.
     """
-    _copy(src, dst, select=None, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
+    _copy(src, dst, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
 
 
 def _copy(
@@ -128,7 +126,6 @@ def _copy(
     *,
     verify: str,
     max_requests: int | None,
-    select: Any,
     stores: TargetOptions,
     out: Output,
     **options: Any,
@@ -137,9 +134,7 @@ def _copy(
 
     settings = Settings() if max_requests is None else Settings(max_requests=max_requests)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
-    if isinstance(select, tuple):
-        select = _named(select, src, source)
-    options |= {"verify": None if verify == "none" else verify, "select": select}
+    options["verify"] = None if verify == "none" else verify
     try:
         with advising_resume():
             report = _copy_store(src, dst, options, source, destination, settings, out)
@@ -163,17 +158,6 @@ def advising_resume() -> Iterator[None]:
     except KeyboardInterrupt as error:
         error.args = (f"interrupted; {RESUME_COMMAND}",)
         raise
-
-
-def _named(select: tuple[Any, ...], src: str, source: StorageOptions) -> dict[str, Any]:
-    """Convert a selection by position into one by name, which `aiozarr.copy` needs."""
-    from aiozarr.cli.node_commands import with_array
-    from aiozarr.cli.selections import name_selection
-
-    async def named(array: Any) -> dict[str, Any]:
-        return name_selection(array, select)
-
-    return run(lambda: with_array(src, source, named))
 
 
 def _copy_store(
@@ -268,7 +252,7 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
 
 REPORT_NAMES = (
     *("objects", "bytes", "metadata_documents", "failed", "changed", "folder_markers", "skipped", "deleted"),
-    *("missing_chunks", "server_side", "rewritten", "dry_run", "seconds", "requests"),
+    *("missing_chunks", "server_side", "dry_run", "seconds", "requests"),
 )
 
 

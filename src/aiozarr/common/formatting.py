@@ -33,11 +33,10 @@ def name_arguments(by: NameArgument) -> NameArgument:
 
 def readable_bytes(count: float) -> str:
     """Return a number of bytes in a binary unit, such as "2.0 KiB"."""
-    unit = "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if count < 1024:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if count < 1024 or unit == "EiB":
             break
-        count, unit = count / 1024, larger
+        count /= 1024
     return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
 
 

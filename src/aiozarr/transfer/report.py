@@ -32,7 +32,6 @@ class CopyReport:
         deleted: number of objects that were removed from the destination because the source does not have them.
         missing_chunks: number of chunks that the metadata of a source without a listing allow, but that it lacks.
         server_side: number of copied objects that the server copied itself.
-        rewritten: number of copied objects that were decoded and encoded again, at the edges of a selection.
         dry_run: True if nothing was written; the other numbers say what a real copy would do.
         planned: the actions of a dry run: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
@@ -52,7 +51,6 @@ class CopyReport:
     deleted: int = 0
     missing_chunks: int = 0
     server_side: int = 0
-    rewritten: int = 0
     dry_run: bool = False
     planned: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
@@ -70,7 +68,6 @@ class CopyReport:
         for count, what in (
             (self.skipped, "at the destination already"),
             (self.server_side, "copied by the server itself"),
-            (self.rewritten, "encoded again, at the edges of the selection"),
             (self.missing_chunks, "chunks missing in the source"),
             (self.deleted, "to delete from the destination" if self.dry_run else "deleted from the destination"),
         ):

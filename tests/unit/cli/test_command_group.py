@@ -64,6 +64,7 @@ def test_the_examples_of_each_help_run(name: str, tmp_path: Path, monkeypatch: p
         ("check", "'diff' compares"),
         ("du", "'info' counts"),
         ("stat", "'ls -l' shows"),
+        ("migrate", "'zarr migrate v3' migrates in place"),
         ("completion", "_AIOZARR_COMPLETE=bash_source aiozarr"),
     ],
 )

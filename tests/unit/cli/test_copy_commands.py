@@ -90,13 +90,6 @@ def test_cp_of_one_object_of_another_store() -> None:
     assert succeed("cat", "memory://cli-one/b.json").stdout == succeed("cat", "memory://cli-one/a/zarr.json").stdout
 
 
-def test_cp_of_a_selection(sample: Path, tmp_path: Path) -> None:
-    succeed("cp", sample, tmp_path / "part.zarr", "--select", "time=0:2,lat=-31..31")
-    values = aiozarr.sync.open_array(tmp_path / "part.zarr", "air")[...]
-    np.testing.assert_array_equal(values, aiozarr.sync.open_array(sample, "air")[0:2, 1:5])
-    assert invoke("cp", sample, tmp_path / "other.zarr", "--select", "time=::2").exit_code == 2
-
-
 def test_cp_with_globs(sample: Path, tmp_path: Path) -> None:
     succeed("cp", sample, tmp_path / "some", "--include", "lat/*", "--include", "air/*", "--exclude", "air/c/1/*")
     assert set(files(tmp_path / "some")) == {
