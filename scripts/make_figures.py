@@ -181,7 +181,7 @@ def tile_requests(figures: Figures, service_name: str) -> str:
 
 def peak_of(figures: Figures, runner: str) -> str:
     """Return the peak memory of one way to rechunk, in MiB."""
-    peaks = [row[3] for row in figures["rechunk"]["rows"] if row[0].startswith(runner)]
+    peaks: list[str] = [row[3] for row in figures["rechunk"]["rows"] if row[0].startswith(runner)]
     return max(peaks, key=lambda peak: int(peak.replace(",", "")))
 
 
