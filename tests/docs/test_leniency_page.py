@@ -1,4 +1,4 @@
-"""Each row of the leniency page has examples: read leniently, refused by the strict mode, and written correctly."""
+"""Each deviation that the page on formats lists has examples: read, refused by the strict mode, and written correctly."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ import zstandard
 import aiozarr
 from aiozarr.errors import CodecError, InvalidMetadataError
 from aiozarr.stores import MemoryStore
+from tests.support.array_documents import LITTLE, V2, V3, codec
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/leniency.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/how-to/formats.md").read_text("utf-8")
 TABLES = re.findall(r"^## (All formats|Format v\d)\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE)
 ROWS = [
     f"{format_}: {row}"
@@ -32,7 +33,6 @@ ROWS = [
     if row != "what is read"
 ]
 RAW = np.arange(4, dtype="<i4")
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 class Example(NamedTuple):
@@ -45,33 +45,13 @@ class Example(NamedTuple):
 
 
 def v2(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, *, absent: str = "", **members: Any) -> Example:
-    document = {
-        "zarr_format": 2,
-        "shape": [4],
-        "chunks": [4],
-        "dtype": "<i4",
-        "compressor": None,
-        "fill_value": 0,
-        "order": "C",
-        "filters": None,
-        **members,
-    }
+    document = {**V2, "chunks": [4], **members}
     document = {name: value for name, value in document.items() if name not in absent.split()}
     return Example({".zarray": json.dumps(document).encode()} | ({} if chunk is None else {"0": chunk}), expected)
 
 
 def v3(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any) -> Example:
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [4],
-        "data_type": "int32",
-        "fill_value": 0,
-        "chunk_grid": grid([4]),
-        "chunk_key_encoding": {"name": "default"},
-        "codecs": [LITTLE],
-        **members,
-    }
+    document = {**V3, "chunk_grid": grid([4]), **members}
     return Example({"zarr.json": json.dumps(document).encode()} | ({} if chunk is None else {"c/0": chunk}), expected)
 
 
@@ -93,11 +73,7 @@ def v1(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any)
 
 
 def grid(shape: Any) -> dict[str, Any]:
-    return {"name": "regular", "configuration": {"chunk_shape": shape}}
-
-
-def codec(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"name": name, "configuration": configuration}
+    return codec("regular", chunk_shape=shape)
 
 
 def filled(make: Any, value: Any, expected: Any, **members: Any) -> Example:
