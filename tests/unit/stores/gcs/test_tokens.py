@@ -359,7 +359,7 @@ def test_tokens_of_another_cloud_are_neither_requested_nor_sent(
             "the Google credentials cannot be used",
         ),
         ({"type": "nowhere"}, "'type' is not one of service_account"),
-        ({"type": "external_account", "audience": "hidden"}, "be used: "),
+        ({"type": "external_account", "audience": "hidden"}, "be used; "),
     ],
 )
 def test_a_document_that_describes_no_credentials_is_refused_with_the_reason(
