@@ -99,6 +99,9 @@ class TestModeA:
         with pytest.raises(aiozarr.NodeNotFoundError) as caught:
             await group.open("x")
         assert "given as mode" not in str(caught.value)
+        with pytest.raises(aiozarr.NodeNotFoundError) as caught:
+            await aiozarr.open_group(store, "x")
+        assert "given as mode" not in str(caught.value)
         with pytest.raises(aiozarr.NodeNotFoundError, match="'a' is a path here: a mode is given as mode='a'"):
             await aiozarr.open_group(store, "a")
 
