@@ -197,7 +197,7 @@ class RegularGrid(ChunkGrid):
         check_members(configuration, ("chunk_shape",), point=_POINT, name=cls.name)
         chunk_shape = configuration.get("chunk_shape")
         if not isinstance(chunk_shape, list | tuple):
-            raise InvalidMetadataError("a list of integers is wanted here", member=_CHUNK_SHAPE)
+            raise InvalidMetadataError("expected a list of integers", member=_CHUNK_SHAPE)
         if len(chunk_shape) != len(shape):
             raise InvalidMetadataError(
                 f"the chunks have {len(chunk_shape)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPE

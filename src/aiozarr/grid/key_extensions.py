@@ -37,7 +37,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         check_members(configuration, ("max_children",), point=_POINT, name=cls.name)
         children = configuration.get("max_children", 1001)
         if type(children) is not int or children <= 3:
-            raise InvalidMetadataError("an integer greater than 3 is wanted", member=f"{_CONFIGURATION}.max_children")
+            raise InvalidMetadataError("expected an integer greater than 3", member=f"{_CONFIGURATION}.max_children")
         return cls(children)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class TemplateKeyEncoding(ChunkKeyEncoding):
         member = f"{_CONFIGURATION}.template"
         template, separator = configuration.get("template"), configuration.get("separator")
         if not isinstance(template, str) or len(template) > MAX_LENGTH:
-            raise InvalidMetadataError(f"a str of at most {MAX_LENGTH} characters is wanted", member=member)
+            raise InvalidMetadataError(f"expected a string of at most {MAX_LENGTH} characters", member=member)
         if separator is not None:
             _safe_text(separator, f"{_CONFIGURATION}.separator", may_begin_with_slash=True)
         terms = _split(template, member)
@@ -200,7 +200,9 @@ class _BaseEncoding:
         name = given.get("name") if isinstance(given, Mapping) else None
         configuration = given.get("configuration", {}) if isinstance(given, Mapping) else None
         if not isinstance(name, str) or not isinstance(configuration, Mapping):
-            raise InvalidMetadataError("a chunk key encoding is wanted: a name, or an object with one", member=member)
+            raise InvalidMetadataError(
+                "expected a chunk key encoding, that is, a name or an object with a name", member=member
+            )
         return cls(name, configuration)
 
 
@@ -218,7 +220,7 @@ def _check_depth(given: Any) -> None:
 def _safe_text(text: Any, member: str, *, may_begin_with_slash: bool = False) -> str:
     """Return `text` if it is a str that keeps keys inside the array."""
     if not isinstance(text, str) or not text or len(text) > MAX_LENGTH:
-        raise InvalidMetadataError(f"a str of 1 to {MAX_LENGTH} characters is wanted", member=member)
+        raise InvalidMetadataError(f"expected a string of 1 to {MAX_LENGTH} characters", member=member)
     forbidden = [each for each in ("..", "\\", "\0", "//", "zarr.json") if each in text]
     if forbidden or (text.startswith("/") and not may_begin_with_slash):
         raise InvalidMetadataError(f"{forbidden[0] if forbidden else '/'!r} must not stand here", member=member)

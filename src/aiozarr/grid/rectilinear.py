@@ -56,7 +56,7 @@ class RectilinearGrid(ChunkGrid):
         check_members(configuration, ("kind", "chunk_shapes"), point=_POINT, name=cls.name)
         kind = configuration.get("kind")
         if not isinstance(kind, str):
-            raise InvalidMetadataError("'inline' is wanted here", member=f"{_POINT}.configuration.kind")
+            raise InvalidMetadataError("expected 'inline'", member=f"{_POINT}.configuration.kind")
         if kind != "inline":
             reason = f"chunk shapes of the kind {kind!r} are not known; known is 'inline'"
             raise UnsupportedMetadataError(reason, member=f"{_POINT}.configuration.kind", point=_POINT, name=cls.name)

@@ -264,7 +264,7 @@ def usable_proxy(url: str | None) -> str | None:
     try:
         WebAddress.parse(url)
     except ValueError:
-        raise StoreError("the URL of the proxy cannot be read: http://host:port is wanted") from None
+        raise StoreError("the URL of the proxy cannot be read; expected http://host:port") from None
     return url
 
 

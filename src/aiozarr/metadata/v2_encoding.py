@@ -87,7 +87,7 @@ def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int
         elif axes != list(range(ndim)):
             raise _not_representable(codecs, 0, "only the order of all axes may be reversed")
     if not rest or rest[0].name not in ("bytes", ELEMENTS):
-        raise _not_representable(codecs, len(codecs) - len(rest), f"the codec 'bytes' or {ELEMENTS!r} is wanted here")
+        raise _not_representable(codecs, len(codecs) - len(rest), f"expected the codec 'bytes' or {ELEMENTS!r}")
     elements = rest.pop(0)
     compressor: Mapping[str, Any] | None = None
     filters: Sequence[Mapping[str, Any]] = ()

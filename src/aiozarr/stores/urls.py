@@ -144,7 +144,7 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         if opener is None:
             return None
         if not callable(opener):
-            raise wrong_entry_point("store", scheme, "a callable is wanted, which makes a store of a URL and options")
+            raise wrong_entry_point("store", scheme, "expected a callable that makes a store from a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
     store = opener(url, **options)
