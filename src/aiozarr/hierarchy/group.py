@@ -94,7 +94,7 @@ class Group(Node[GroupMetadata]):
         """Open the node `name`, such as `"a"` or `"a/b"`, below this group.
 
         Raises:
-            NodeNotFoundError: there is no such node; also a `KeyError`.
+            NodeNotFoundError: the node does not exist; also a `KeyError`.
             InvalidKeyError: `name` is not a valid name.
             InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         """
@@ -311,7 +311,7 @@ class Group(Node[GroupMetadata]):
         values. If the store cannot list, only arrays of up to 100 000 chunks can be erased.
 
         Raises:
-            NodeNotFoundError: there is no such node; also a `KeyError`.
+            NodeNotFoundError: the node does not exist; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
         from aiozarr.hierarchy.node_changes import delete_node
@@ -437,7 +437,7 @@ class Group(Node[GroupMetadata]):
     async def _levels(
         self, max_depth: int | None, *, folders: Sequence[str] | None = None
     ) -> AsyncGenerator[list[ListedNode], None]:
-        """Yield the nodes below in batches, level by level; `folders` are those of this group if they are known."""
+        """Yield the nodes below in batches, level by level; `folders` are this group's own if they are known."""
         max_depth = check_depth(max_depth)
         consolidated = await self._run_on_io_thread(self._current_consolidated)
         if consolidated is not None:

@@ -117,8 +117,8 @@ def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> Typ
     return TypeError(f"{function} has no keyword {name!r}{hint and f'; {hint}'}")
 
 
+# Paths that are probably meant as a mode. `x` is a common name of a coordinate.
 LIKELY_MODES = ("r", "a", "w")
-"""Paths that are probably meant as a mode. `x` is a common name of a coordinate."""
 
 
 def check_no_mode(path: object) -> None:
