@@ -35,7 +35,7 @@ class Store(ABC):
     override the other primitive operations if the backend has a cheaper way. The derived operations call the primitive
     ones and are not overridden.
 
-    Every operation checks its keys (`aiozarr.model.check_key`). A store may be used from several tasks, threads and
+    Every operation checks its keys (`aiozarr.stores.check_key`). A store may be used from several tasks, threads and
     event loops at once, so resources of a loop, such as connections, are stored per loop.
     """
 
