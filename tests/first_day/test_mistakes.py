@@ -256,7 +256,7 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "compressor": (numcodecs.Zstd(3), "not of format 3; use compressors= instead"),
     "serialiser": ("bytes", "did you mean 'serializer'?"),
     "compression": ("gzip", "not of format 3; use compressors= instead"),
-    "dimension_separator": ("/", "is an option of Zarr format 2, not of format 3"),
+    "dimension_separator": ("/", "is an option of format 2, not of format 3"),
 }
 
 # Values of keywords of create_array that do not fit.
