@@ -80,6 +80,7 @@ def test_a_misspelled_option_gets_only_the_nearest_one() -> None:
     assert "'--workers'" in error or "--workers?" in error
     error = invoke("cp", "--dryrun", "a", "b").stderr.splitlines()[-1]
     assert re.findall(r"--[a-z-]+", error) == ["--dryrun", "--dry-run"]
+    assert "ean" not in invoke("tree", "--level", "2", "a").stderr
     error = invoke("info", "--storage-option", "anonn=true", "s3://bucket/x").stderr
     assert error == "aiozarr: unknown storage option 'anonn' for an S3 store; did you mean 'anon'?\n"
 
