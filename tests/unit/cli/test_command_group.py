@@ -163,3 +163,4 @@ def test_a_message_has_the_syntax_of_the_command_line(sample: Path, tmp_path: Pa
         in invoke("cp", sample, tmp_path / "x", "--include", "x*", "--include", "y").stderr
     )
     assert "--chunks time=1 names" in invoke("convert", sample, tmp_path / "x", "--shards", "4").stderr
+    assert "--chunks (1, 2) has 2 dim" in invoke("convert", sample / "air", tmp_path / "x", "--chunks", "1,2").stderr
