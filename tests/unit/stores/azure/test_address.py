@@ -176,7 +176,6 @@ def test_the_secondary_region_has_a_name_of_its_own() -> None:
             "different accounts",
         ),
         ("az://data", {"account_name": "acct.evil.example/"}, "not a storage account's name"),
-        ("az://data", {"account_name": "acct", "container_name": "other"}, "different containers"),
         ("az://data", {"account_name": "acct", "endpoint_url": "https://u:p@host.example"}, "no credentials"),
         ("az://data", {"endpoint_url": "http://127.0.0.1:10000"}, "no storage account is named"),
     ],
