@@ -30,9 +30,9 @@ unknown option is a `TypeError` that suggests the nearest name. Leave out everyt
 A name with a dot is a member of a mapping: `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
 Durations are seconds or a `timedelta`.
 
-Every remote store also takes `cache_directory`, the path of a local directory. What is read is kept there, up to 10 GiB,
-with access for this user only, and each cached value is validated by one request
-([`CacheStore`][aiozarr.stores.CacheStore]). Local paths, `memory://` and file systems of fsspec do not have this option.
+Every remote store also takes `cache_directory`, the path of a local directory. The values that are read are kept there,
+up to 10 GiB, with access for this user only. Each cached value is validated by one request
+([`CacheStore`][aiozarr.stores.CacheStore]). Local paths, `memory://` and fsspec file systems do not have this option.
 
 This page is written by `scripts/make_option_docs.py` from the tables that translate the options.
 """
