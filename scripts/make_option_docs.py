@@ -23,13 +23,16 @@ TABLES = {
 HEAD = """\
 # Storage options
 
-What `storage_options` takes, for every kind of store: the names that fsspec's file systems (s3fs, gcsfs, adlfs) and
-obstore have for the same things are known, with or without the prefix of the cloud, and in capitals, as in the
-environment. An option that is `None` counts as not given; one that is not known is a `TypeError` that lists those that
-are. Nothing here has to be given where the cloud's own tools find it.
+The tables list the options that each kind of store takes in `storage_options`. The names that fsspec's file systems
+(s3fs, gcsfs, adlfs, HTTP) have for the same options are accepted too. An option that is `None` counts as not given. An
+unknown option is a `TypeError` that suggests the nearest name. Leave out everything that the cloud's own tools find.
 
 A name with a dot is a member of a mapping: `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
-Durations are seconds, a `timedelta`, or words such as `"1min 30s"`.
+Durations are seconds or a `timedelta`.
+
+Every remote store also takes `cache_directory`, the path of a local directory. The values that are read are kept there,
+up to 10 GiB, with access for this user only. Each cached value is validated by one request
+([`CacheStore`][aiozarr.stores.CacheStore]). Local paths, `memory://` and fsspec file systems do not have this option.
 
 This page is written by `scripts/make_option_docs.py` from the tables that translate the options.
 """
@@ -79,7 +82,7 @@ def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> st
 
 def row(option: Option, about: str) -> str:
     """Return an option's line."""
-    others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
+    others = dict.fromkeys(name for name in option.fsspec if name != option.name)
     names = ", ".join(f"`{name}`" for name in others)
     return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
 

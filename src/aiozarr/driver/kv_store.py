@@ -175,6 +175,7 @@ REFUSED = {
         "host_header": "the host of 'endpoint' is the one that is sent",
         "use_conditional_write": "every write is conditional where it has to be",
     },
+    "zip": {"cache_pool": "it would have no effect, because archives are not cached; give the spec a cache_pool"},
 }
 """Further members that aiozarr refuses, each with the reason."""
 
@@ -207,7 +208,6 @@ def _opened(driver: str, members: Members, context: Context) -> KvStore:
             return KvStore(f"gs://{members.require('bucket', text)}/", below)
         case "zip":
             archive = members.require("base", lambda value, where: KvStore.parse(value, where, context))
-            members.take("cache_pool", context.cache_pool, None)
             return _zipped(archive, below, members.at("base"))
         case "s3":
             bucket = members.require("bucket", text)

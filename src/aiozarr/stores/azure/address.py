@@ -36,7 +36,6 @@ class AzureOptions:
         account_host: the host of that URL.
         use_emulator: the account is the one of the emulator on this machine.
         location_mode: `primary`, or `secondary` to read from the account's second region.
-        container_name: the container; it must be the URL's.
         max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
     """
 
@@ -59,7 +58,6 @@ class AzureOptions:
     account_host: str | None = option()
     use_emulator: bool | None = option("flag", ours_only=True)
     location_mode: str | None = option()
-    container_name: str | None = option(ours_only=True)
     max_connections: int | None = option("count", ours_only=True)
     idle_timeout: float | None = option("seconds", fsspec=("read_timeout",))
     connect_timeout: float | None = option("seconds", fsspec=("connection_timeout",))
@@ -68,8 +66,6 @@ class AzureOptions:
 AZURE_TABLE = OptionTable(
     store="an Azure store",
     options=options_of(AzureOptions),
-    prefixes=("azure_storage_", "azure_"),
-    nested=("config", "client_options"),
     without_effect="assume_container_exists blocksize max_concurrency socket_timeout timeout",
 )
 
@@ -300,8 +296,6 @@ def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, st
     Raises:
         ValueError: no account is named, or URL and options name different ones.
     """
-    if options.container_name not in (None, url.container):
-        raise ValueError("URL and storage options name different containers")
     text = options.connection_string
     given = ConnectionString() if text is None else parse_connection_string(text)
     named = options.endpoint_url or (options.account_host and f"https://{options.account_host}")

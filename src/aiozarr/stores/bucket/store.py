@@ -41,7 +41,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
         Args:
             url: `s3://bucket/prefix`; the prefix is used unchanged, without percent-encoding.
-            storage_options: see "Storage options" in the documentation; fsspec's and obstore's names are known too.
+            storage_options: see "Storage options" in the documentation; fsspec's names are known too.
                 Missing ones are found as by the cloud's own tools: in environment, profiles, roles.
 
         Raises:

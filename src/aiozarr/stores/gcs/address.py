@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import quote, unquote
 
 from aiozarr.http1.request import check_headers, quote_key
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
-from aiozarr.stores.option_table import Option, OptionTable, as_bool, is_set, option, options_of
+from aiozarr.stores.option_table import OptionTable, as_bool, is_set, option, options_of
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -27,7 +27,6 @@ class GcsOptions:
         anon: send no credentials, to public buckets.
         token: the credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
             credentials, its content as a dict, an access token, or credentials of the package google-auth.
-        path_from: the option of the token, if its value can only be a path.
         access: the access that tokens are requested for.
         project: the project that pays, if the requester pays.
         requester_pays: name that project in every request; a str is the project itself.
@@ -37,8 +36,9 @@ class GcsOptions:
     """
 
     anon: bool | None = option("flag", obstore=("skip_signature",), ours_only=True)
-    token: Any = option("any", shown=False, fsspec=("token",))
-    path_from: str | None = field(default=None, compare=False)
+    token: Any = option(
+        "any", shown=False, fsspec=("token",), obstore=("bearer_token", "service_account", "application_credentials")
+    )
     access: Access | None = option(fsspec=("access",))
     project: str | None = option(fsspec=("project",))
     requester_pays: bool | str | None = option("any", fsspec=("requester_pays",))
@@ -57,27 +57,15 @@ class GcsOptions:
 
 GCS_TABLE = OptionTable(
     store="a GCS store",
-    options=(
-        *options_of(GcsOptions),
-        Option("service_account", "words", obstore=("service_account_path",), ours_only=True),
-        Option("service_account_key", "words", ours_only=True),
-        Option("application_credentials", "words", ours_only=True),
-        Option("bearer_token", ours_only=True),
-        Option("bucket", obstore=("bucket_name",), ours_only=True),
-    ),
-    prefixes=("google_", "gcs_"),
-    nested=("config", "client_options"),
+    options=options_of(GcsOptions),
     without_effect=(
         "block_size cache_timeout check_connection consistency default_location requests_timeout secure_serialize"
     ),
 )
 
-_PATHS = ("service_account", "application_credentials")
-_OTHER_CREDENTIALS = (*_PATHS, "service_account_key", "bearer_token")
 
-
-def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
-    """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
+def gcs_options(given: Mapping[str, Any]) -> GcsOptions:
+    """Translate `storage_options` of a GCS store. An option that is None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
@@ -86,6 +74,7 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
         given = {name: value for name, value in given.items() if name != "idle_timeout"}
     found = GCS_TABLE.translate(given)
+<<<<<<< HEAD
     if found.pop("bucket", bucket) != bucket:
         raise ValueError("the storage option 'bucket' and the URL name different buckets")
     for name in _OTHER_CREDENTIALS:
@@ -95,6 +84,8 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
             found["token"] = _as_token(name, found.pop(name))
             if name in _PATHS:
                 found["path_from"] = name
+=======
+>>>>>>> w-gone
     if found.get("token") == "anon":
         del found["token"]
         if found.setdefault("anon", True) is False:
@@ -108,6 +99,7 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     return GcsOptions(**found)
 
 
+<<<<<<< HEAD
 def _as_token(name: str, value: str) -> Any:
     if name != "service_account_key":
         return value
@@ -122,6 +114,8 @@ def _as_token(name: str, value: str) -> Any:
     return key
 
 
+=======
+>>>>>>> w-gone
 def _check_payer(found: dict[str, Any]) -> None:
     pays = found.get("requester_pays")
     if pays is not None and not isinstance(pays, bool | str):
@@ -272,10 +266,13 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     path = os.path.expanduser(token)
     if os.path.isfile(path):
         return "file"
+<<<<<<< HEAD
     if options.path_from is not None:
         raise ValueError(
             f"the storage option {options.path_from!r} names a credentials file that does not exist: {token!r}"
         )
+=======
+>>>>>>> w-gone
     if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # a token may have such a form
         raise ValueError("the storage option 'token' names a credentials file that does not exist")
     check_headers({"Authorization": token})

@@ -60,7 +60,7 @@ HTTP_TABLE = OptionTable(
         ),
         Option("verify_ssl", "flag", about="aiohttp's word: False allows invalid certificates, as `ssl=False` does"),
     ),
-    nested=("client_kwargs", "client_options"),
+    nested=("client_kwargs",),
     without_effect="block_size cache_options cache_type encoded same_scheme simple_links size_policy",
 )
 
@@ -71,8 +71,7 @@ _SECONDS = OptionTable("an HTTP store", (Option("timeout", "seconds"),))
 def http_options(given: Mapping[str, Any]) -> HTTPOptions:
     """Translate `storage_options` of an HTTP store.
 
-    Options may also be in `client_kwargs`, as fsspec passes them to aiohttp, and in obstore's `client_options`. None
-    counts as not given.
+    Options may also be in `client_kwargs`, as fsspec passes them to aiohttp. None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.

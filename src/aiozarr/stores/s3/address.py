@@ -63,11 +63,17 @@ class S3Options:
     """
 
     anon: bool | None = option("flag", obstore=("skip_signature",))
-    key: str | None = option(shown=False, fsspec=("key", "username", "aws_access_key_id"), obstore=("access_key_id",))
-    secret: str | None = option(
-        shown=False, fsspec=("secret", "password", "aws_secret_access_key"), obstore=("secret_access_key",)
+    key: str | None = option(
+        shown=False, fsspec=("key", "username", "client_kwargs.aws_access_key_id"), obstore=("access_key_id",)
     )
-    token: str | None = option(shown=False, fsspec=("token", "aws_session_token"), obstore=("session_token",))
+    secret: str | None = option(
+        shown=False,
+        fsspec=("secret", "password", "client_kwargs.aws_secret_access_key"),
+        obstore=("secret_access_key",),
+    )
+    token: str | None = option(
+        shown=False, fsspec=("token", "client_kwargs.aws_session_token"), obstore=("session_token",)
+    )
     profile: str | None = option("words")
     endpoint_url: str | None = option(obstore=("endpoint", "endpoint_url_s3"))
     region: str | None = option(
@@ -125,12 +131,10 @@ S3_TABLE = OptionTable(
         Option("signature_version", "any", fsspec=("config_kwargs.signature_version",), about="`s3v4`, or unsigned"),
         Option("disable_bulk_delete", "flag", ours_only=True, about="for servers that remove one key in a request"),
     ),
-    prefixes=("aws_",),
-    nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs", "config", "client_options"),
+    nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs"),
     without_effect=(
         "cache_regions client_kwargs.retries config_kwargs.retries config_kwargs.tcp_keepalive "
-        "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency timeout "
-        "unsigned_payload use_ssl"
+        "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency use_ssl"
     ),
 )
 
@@ -138,8 +142,7 @@ S3_TABLE = OptionTable(
 def s3_options(given: Mapping[str, Any]) -> S3Options:
     """Translate `storage_options` of an S3 store.
 
-    Options may also be in `client_kwargs` and `config_kwargs` of s3fs, and in `config` and `client_options` of obstore.
-    An option that is None counts as not given.
+    Options may also be in `client_kwargs` and `config_kwargs` of s3fs. An option that is None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type.
