@@ -117,7 +117,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(matrix.text())
     if not os.environ.get("AIOZARR_WRITE_TABLE"):
         return
-    written = config.stash[_FAULTS].write_pages()
+    written = [page for page in [config.stash[_FAULTS].write_page()] if page is not None]
     if config.getoption("--servers") and matrix:
         TABLE.write_text(matrix.page(), "utf-8")
         written.append(TABLE)
