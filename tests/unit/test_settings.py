@@ -52,12 +52,28 @@ def test_each_setting_has_a_check() -> None:
     assert _checks().keys() == {field.name for field in fields(Settings)}
 
 
-def test_each_setting_is_documented() -> None:
-    page = PAGE.read_text("utf-8")
+def test_each_setting_is_described() -> None:
     described = getdoc(Settings) or ""
-    for name in [field.name for field in fields(Settings)]:
-        assert f"\n    {name}: " in described, "describe the setting in the docstring of Settings"
-        assert re.search(f"`{name}[`=]", page), f"name the setting in {PAGE.name}"
+    undescribed = [field.name for field in fields(Settings) if f"\n    {field.name}: " not in described]
+    assert undescribed == [], "describe the setting in the docstring of Settings"
+
+
+def test_the_page_has_a_row_for_each_setting_with_its_default_and_scope() -> None:
+    row = re.compile(r"^\| `(\w+)` \| (.+?) \| (process|origin|store|operation) \| .+ \|$", re.MULTILINE)
+    rows = {name: default for name, default, _ in row.findall(PAGE.read_text("utf-8"))}
+    expected = {field.name: default_text(field.name, field.default) for field in fields(Settings)}
+    assert rows == expected, f"correct the table of {PAGE.name}"
+
+
+def default_text(name: str, value: object) -> str:
+    """A default as the page has it."""
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    if "bytes" in name and isinstance(value, int) and value:
+        return f"{value >> 30} GiB" if value >= 1 << 30 else f"{value >> 20} MiB"
+    if isinstance(value, float) and name != "max_over_read":
+        return f"{value:g} s"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def test_repr_shows_only_changed_settings() -> None:
