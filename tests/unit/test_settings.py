@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.settings import Settings, _checks
+from aiozarr.settings import SCOPES, Settings, _checks
 from aiozarr.stores import MemoryStore
 
 PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
@@ -52,17 +52,17 @@ def test_each_setting_has_a_check() -> None:
     assert _checks().keys() == {field.name for field in fields(Settings)}
 
 
-def test_each_setting_is_described() -> None:
+def test_each_setting_is_documented_with_its_scope() -> None:
     described = getdoc(Settings) or ""
-    undescribed = [field.name for field in fields(Settings) if f"\n    {field.name}: " not in described]
-    assert undescribed == [], "describe the setting in the docstring of Settings"
-
-
-def test_the_page_has_a_row_for_each_setting_with_its_default_and_scope() -> None:
-    row = re.compile(r"^\| `(\w+)` \| (.+?) \| (process|origin|store|operation) \| .+ \|$", re.MULTILINE)
-    rows = {name: default for name, default, _ in row.findall(PAGE.read_text("utf-8"))}
-    expected = {field.name: default_text(field.name, field.default) for field in fields(Settings)}
-    assert rows == expected, f"correct the table of {PAGE.name}"
+    names = [field.name for field in fields(Settings)]
+    scopes = {name: SCOPES.get(name, "operation") for name in names}
+    found = re.findall(r"\n    (\w+): (?:(?!\n    \w).)*?Scope:\s+(\w+)\.", described, re.DOTALL)
+    assert dict(found) == scopes, "describe the setting in the docstring of Settings, with its scope at the end"
+    assert set(SCOPES) <= set(names)
+    page = PAGE.read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| (\w+) \| .+ \|$", page, re.MULTILINE)
+    expected = [(field.name, default_text(field.name, field.default), scopes[field.name]) for field in fields(Settings)]
+    assert rows == expected, f"give {PAGE.name} a table with the columns setting, default, scope and meaning"
 
 
 def default_text(name: str, value: object) -> str:
@@ -74,6 +74,17 @@ def default_text(name: str, value: object) -> str:
     if isinstance(value, float) and name != "max_over_read":
         return f"{value:g} s"
     return f"{value:,}" if type(value) is int else str(value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("timeouts", "timeout"), ("max_request", "max_requests"), ("gap", "merge_gap_bytes"), ("missing", "missing_")],
+)
+def test_the_error_of_an_unknown_setting_names_the_nearest_one(wrong: str, nearest: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown setting '{wrong}'; did you mean '{nearest}"):
+        Settings(**{wrong: 1})  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TypeError, match="help"):
+        replace(Settings(), zzz=1)  # type: ignore[call-arg]  # that is the point
 
 
 def test_repr_shows_only_changed_settings() -> None:
