@@ -30,9 +30,12 @@ def public_errors() -> list[str]:
 
 
 @pytest.mark.parametrize("name", public_errors())
-def test_each_class_has_a_row_with_three_cells(name: str) -> None:
+def test_each_class_has_a_row_that_names_its_builtin_bases(name: str) -> None:
     rows = [row for row in ROW.findall(PAGE.read_text("utf-8")) if row[0] == name]
     assert len(rows) == 1, f"give {name} one row of three cells in docs/reference/errors.md"
+    kind = getattr(driver if name.startswith("driver.") else errors, name.removeprefix("driver."))
+    bases = {base.__name__ for base in kind.__bases__ if base.__module__ == "builtins"} - {"UserWarning"}
+    assert set(re.findall(r"also an? `(\w+)`", rows[0][1])) == bases, "say in its row which builtin errors it is"
 
 
 def test_each_class_of_the_page_is_public() -> None:
