@@ -266,7 +266,7 @@ def summary(results: Results) -> str:
 
 
 def render(results: Results) -> str:
-    names = [f"{title} {results.versions[name]}" for name, (title, _) in PEERS.items()]
+    names = [title.partition(" (")[0] for title, _ in PEERS.values()]
     parts = []
     for zarr_format in (2, 3):
         cases = [case for case in all_cases() if case.zarr_format == zarr_format]
@@ -275,7 +275,7 @@ def render(results: Results) -> str:
             for case in cases:
                 groups[of(case)].append(case)
             parts.append(f"\n### Format {zarr_format}: {title.lower()}\n")
-            parts.append(f"| | cases | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
+            parts.append(f"| | cases | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")
             for group, members in groups.items():
                 cells = [cell(results, name, members) for name in PEERS]
                 parts.append(f"| `{group}` | {len(members)} | {' | '.join(cells)} |")

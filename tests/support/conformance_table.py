@@ -109,9 +109,10 @@ class ContractTable:
 
     def part(self) -> str:
         """Return the part of the documentation's page."""
-        parts = [_markdown(self._table()), _LEFT_OUT, _markdown([["left out", "stores"], *self._left_out()])]
+        left_out = [["left out", "stores"], *self._left_out()]
+        parts = [_markdown(self._table(), texts=2), _LEFT_OUT, _markdown(left_out, texts=2)]
         if self._statements:
-            parts += [_BREAKING, _markdown(self._statement_table())]
+            parts += [_BREAKING, _markdown(self._statement_table(), texts=1)]
         parts += ["\n### Versions\n", *(f"- {line}" for line in self._made_with())]
         return "\n".join(parts) + "\n"
 
@@ -175,7 +176,8 @@ def _aligned(lines: list[list[str]]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def _markdown(lines: list[list[str]]) -> str:
+def _markdown(lines: list[list[str]], *, texts: int) -> str:
+    """Return a table whose first `texts` columns are texts; the others have counts, to the right."""
     head, *rows = lines
-    marked = [head, ["---"] * len(head), *rows]
+    marked = [head, ["---"] * texts + ["---:"] * (len(head) - texts), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in marked)
