@@ -32,9 +32,9 @@ MAX_CONNECTIONS = next(field.default for field in fields(HTTPOptions) if field.n
 
 def in_bytes(number: int) -> str:
     """A number of bytes as the page has it."""
-    shift = next(shift for shift in (30, 20, 10) if number >= 1 << shift)
+    shift, unit = next((shift, unit) for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if number >= 1 << shift)
     assert number % (1 << shift) == 0, "the page has round numbers"
-    return f"{number >> shift} {dict(zip((30, 20, 10), ('GiB', 'MiB', 'KiB'), strict=True))[shift]}"
+    return f"{number >> shift} {unit}"
 
 
 LIMITS = {
