@@ -455,8 +455,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
-        from aiozarr.hierarchy.info import grid_svg, table
+        """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
 
         facts = [
             ("url", self.url),
@@ -471,7 +471,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
         ]
-        return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
+        return table("aiozarr.Array", facts, self._metadata.attributes)
 
     # --- for this package ----------------------------------------------------------------------------------------
 

@@ -439,7 +439,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
 
     Raises:
         ValueError: the URL or an option is not valid, or options contradict each other.
-        TypeError: an unknown option; the message lists the known ones.
+        TypeError: an unknown option; the message has the nearest known option.
     """
     scheme, separator, _ = url.partition("://")
     module = BUCKET_CLIENTS.get(scheme.lower())
