@@ -12,7 +12,7 @@ from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetad
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.schemes import REMOTE_STORES
+from aiozarr.stores.schemes import REMOTE_STORES, refuse_cache
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -20,6 +20,9 @@ Opener: TypeAlias = Callable[..., Store]
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
 _ZIP = ("max_member_bytes", "duplicates")
 _REFERENCE = ("resolve", "fo", "target_options", "remote_protocol", "remote_options")
+_CACHE_DIRECTORY = "cache_directory"
+MAX_CACHE_BYTES = 10 << 30
+"""The size of the cache in a `cache_directory`."""
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
@@ -30,13 +33,17 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     and percent-encoded (RFC 8089); `memory://name/a/b` has its root at `a/b/` in the memory store `name`.
 
     URLs that aiozarr does not open itself are opened by fsspec (`FsspecStore`): other protocols, chains such as
-    `simplecache::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+    `tar://::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+
+    The option `cache_directory` is the name of a local directory that keeps what is read from a remote store: the
+    result is a `CacheStore` of at most 10 GiB, which validates each cached value by one request. The file systems of
+    fsspec have no versions of values, so they need a `CacheStore` with a `max_age` instead.
 
     With `zip::` the options are those of the store that contains the archive. Options under the name of a protocol, as
     in fsspec's chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
-        UnknownSchemeError: no store opens such URLs (also a `ValueError`).
+        UnknownSchemeError: no store opens such URLs, or they name a cache of fsspec (also a `ValueError`).
         ImportError: fsspec knows the protocol, but its package is not installed.
         InvalidKeyError: the URL, or the local path, has a lone surrogate that no name can contain.
         ValueError: the URL is not complete.
@@ -59,6 +66,7 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate"
         )
     location = scheme + url[len(scheme) :]
+    refuse_cache(scheme)
     if scheme == "zip":
         return _archive(location[len("zip") :], storage_options)
     if scheme == "reference":
@@ -70,7 +78,10 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             inner = split_archive(location) if opener is _remote else None
             if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
-            return opener(location, _flat(scheme, storage_options))
+            options = _flat(scheme, storage_options)
+            if opener in (_file, _memory):
+                return opener(location, options)
+            return _cached(lambda own: opener(location, own), options)
         opened = _from_plugin(scheme, location, storage_options)
         if opened is not None:
             return opened
@@ -147,10 +158,30 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
             raise wrong_entry_point("store", scheme, "a callable is wanted, which makes a store of a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
-    store = opener(url, **options)
-    if not isinstance(store, Store):
-        raise UnknownSchemeError(f"a package opens {scheme}:// URLs, and made no Store but {type(store).__name__}")
-    return store
+
+    def open_store(own: dict[str, Any]) -> Store:
+        store = opener(url, **own)
+        if not isinstance(store, Store):
+            raise UnknownSchemeError(
+                f"a package opens {scheme}:// URLs, and made a {type(store).__name__}, not a Store"
+            )
+        return store
+
+    return _cached(open_store, options)
+
+
+def _cached(open_store: Callable[[dict[str, Any]], Store], options: Mapping[str, Any]) -> Store:
+    """Return the store that a function makes of options, in a `CacheStore` if they have a directory for the cache."""
+    own = dict(options)
+    directory = own.pop(_CACHE_DIRECTORY, None)
+    store = open_store(own)
+    if directory is None:
+        return store
+    if not isinstance(directory, str | os.PathLike):
+        raise TypeError(f"the storage option {_CACHE_DIRECTORY} must be a path, not {type(directory).__name__}")
+    from aiozarr.stores.cache_store import CacheStore
+
+    return CacheStore(store, MAX_CACHE_BYTES, os.path.expanduser(directory))
 
 
 def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
@@ -161,6 +192,11 @@ def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         return None
     from aiozarr.stores.fsspec.store import FsspecStore
 
+    if options.get(_CACHE_DIRECTORY) is not None:
+        raise TypeError(
+            f"fsspec opens {scheme}, whose values have no versions, so {_CACHE_DIRECTORY} cannot validate them; "
+            "use CacheStore(FsspecStore(url), max_bytes, directory, max_age=seconds) of aiozarr.stores"
+        )
     return FsspecStore(url, **options)
 
 
@@ -359,6 +395,10 @@ _OPENERS: dict[str, Callable[[str, dict[str, Any]], Store]] = {
 
 
 def _only(options: dict[str, Any], *known: str) -> None:
+    if options.pop(_CACHE_DIRECTORY, None) is not None:
+        raise TypeError(
+            f"the storage option {_CACHE_DIRECTORY} is for remote stores; leave it out for a local path or memory://"
+        )
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise TypeError(

@@ -15,7 +15,6 @@ from aiozarr.stores.azure.address import AZURE_TABLE
 from aiozarr.stores.fsspec.instances import (
     InstanceSource,
     UrlSource,
-    below,
     protocol_of,
     usable_instance,
     without_secrets,
@@ -23,6 +22,7 @@ from aiozarr.stores.fsspec.instances import (
 from aiozarr.stores.gcs.address import GCS_TABLE
 from aiozarr.stores.option_table import OptionTable, same_protocols
 from aiozarr.stores.s3.address import S3_TABLE
+from aiozarr.stores.schemes import refuse_cache
 
 _TABLES: dict[str, OptionTable] = {
     **dict.fromkeys(("s3", "s3a"), S3_TABLE),
@@ -119,7 +119,6 @@ _IN_A_FILE = frozenset({"zip", "tar", "libarchive", "reference", "bz2", "gzip", 
 # URLs of these protocols have no password, and no query that could be secret.
 _WITHOUT_SECRETS = _IN_A_FILE | frozenset(
     {"s3", "s3a", "gs", "gcs", "file", "local", "memory", "data", "dir", "git", "github", "ftp", "http", "https"}
-    | {"simplecache", "filecache", "blockcache", "cached"}
 )
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
@@ -146,7 +145,7 @@ def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> Fi
 
     Raises:
         ImportError: fsspec, or the package of the protocol, is not installed. The message names it.
-        UnknownSchemeError: fsspec does not know the protocol.
+        UnknownSchemeError: fsspec does not know the protocol, or it is a cache.
         TypeError: `given` has another type, or options are given together with a file system.
     """
     fsspec = import_fsspec()
@@ -213,13 +212,14 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
         # The next link of a chain has the directory.
         return _of_instance(recipe.make(), "" if url.startswith(("dir::", "dir://::")) else recipe.path)
     shown = _shown_url(links)
-    if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
-        shown = _with_protocol(recipe.kinds[0], recipe.path)
+    if len(links) == 1 and not recipe.kind._get_kwargs_from_urls(url):
+        shown = _with_protocol(recipe.kind, recipe.path)
     return _rooted(recipe, recipe.path, shown)
 
 
 def _of_instance(given: Any, path: str) -> FileSystemRoot:
     fs, path = _unwrapped(given, path)
+    refuse_cache(protocol_of(type(fs)))
     fs = usable_instance(fs)
     path = str(fs._strip_protocol(path))
     return _rooted(InstanceSource(fs), path, _shown_path(fs, path))
@@ -232,6 +232,7 @@ def _protocols(links: Sequence[str]) -> list[str]:
     protocols: list[str] = []
     for link in links:
         protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
+        refuse_cache(protocol)
         try:
             get_filesystem_class(protocol)
         except ValueError as error:
@@ -280,9 +281,6 @@ def _rooted(recipe: InstanceSource | UrlSource, path: str, url: str) -> FileSyst
 
 def _shown_path(fs: Any, path: str) -> str:
     """Return a URL of `path` in a file system that was given."""
-    inner = below(fs)
-    if inner is not None:
-        return f"{protocol_of(type(fs))}::{_shown_path(inner, path)}"
     options = getattr(fs, "storage_options", {})
     host = options.get("host") if isinstance(options, Mapping) else None
     if isinstance(host, str):
