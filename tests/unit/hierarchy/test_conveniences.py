@@ -213,7 +213,7 @@ class TestKeywords:
             await aiozarr.create_group(memory, attribute={})  # type: ignore[call-arg]
 
     async def test_of_format_2_are_refused_in_format_3(self, memory: MemoryStore) -> None:
-        with pytest.raises(TypeError, match=r"compressor goes with Zarr format 2, .*codecs="):
+        with pytest.raises(TypeError, match=r"compressor is an option of Zarr format 2, .*compressors="):
             await aiozarr.create_array(memory, shape=3, dtype="i4", compressor=None)
 
 
