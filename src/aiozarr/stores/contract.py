@@ -364,7 +364,7 @@ def _definer(kind: type[Store], *methods: str) -> int:
 
 def takes_max_bytes(kind: type[Store]) -> bool:
     """Return whether all reads of a class of stores have the keyword `max_bytes`."""
-    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "read_now", "fetch_nowait", "fetch_into"))
+    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "_read_now", "_fetch_nowait", "_fetch_into"))
     return all(read is None or _has_keyword(read, "max_bytes") for read in reads)
 
 
