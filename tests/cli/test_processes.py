@@ -105,6 +105,19 @@ def test_without_click_one_line_says_what_to_install() -> None:
     assert done.stderr == "aiozarr: the command line needs click and rich: pip install click rich\n"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_click_prints_the_completion_script_of_a_shell(shell: str) -> None:
+    program = "import sys; sys.argv[0] = 'aiozarr'; from aiozarr.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(_AIOZARR_COMPLETE=f"{shell}_source"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_aiozarr_completion" in done.stdout
+
+
 def test_help_imports_no_command_no_numpy_and_no_rich() -> None:
     found = imported("--help")
     assert not found & {"numpy", "rich", "asyncio", "anyio", "aiozarr.cli.copy_commands", "aiozarr.cli.output"}
