@@ -14,7 +14,7 @@ from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, current_recorder, name_operation, nested_report, network_requests, observed
+from aiozarr.schedule.events import current_recorder, name_operation, nested_report, network_requests, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
