@@ -195,16 +195,10 @@ class OptionTable:
                 raise TypeError(f"the storage option {name!r} must be a mapping")
 
     def _unknown(self, name: str) -> TypeError:
-<<<<<<< HEAD
-        remedy = did_you_mean(name, self.names, "the reference of storage options lists all")
-        return TypeError(f"unknown storage option {name!r} for {self.store}; {remedy}")
-=======
         plain = _CLOUD_PREFIX.sub("", name.lower())
         same = (option.name for option in self.options if plain in (option.name, *option.obstore))
-        meant = did_you_mean(next(same, name), self.names)
-        known = f"{self.store} knows {', '.join(self.names)}"
-        return TypeError(f"unknown storage option {name!r}; {meant and f'{meant} '}{known}")
->>>>>>> w-gone
+        remedy = did_you_mean(next(same, name), self.names, "the reference of storage options lists all")
+        return TypeError(f"unknown storage option {name!r} for {self.store}; {remedy}")
 
 
 def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:

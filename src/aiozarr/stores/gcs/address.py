@@ -74,18 +74,6 @@ def gcs_options(given: Mapping[str, Any]) -> GcsOptions:
     if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
         given = {name: value for name, value in given.items() if name != "idle_timeout"}
     found = GCS_TABLE.translate(given)
-<<<<<<< HEAD
-    if found.pop("bucket", bucket) != bucket:
-        raise ValueError("the storage option 'bucket' and the URL name different buckets")
-    for name in _OTHER_CREDENTIALS:
-        if name in found:
-            if "token" in found:
-                raise ValueError(f"the storage options 'token' and {name!r} cannot be combined")
-            found["token"] = _as_token(name, found.pop(name))
-            if name in _PATHS:
-                found["path_from"] = name
-=======
->>>>>>> w-gone
     if found.get("token") == "anon":
         del found["token"]
         if found.setdefault("anon", True) is False:
@@ -99,23 +87,6 @@ def gcs_options(given: Mapping[str, Any]) -> GcsOptions:
     return GcsOptions(**found)
 
 
-<<<<<<< HEAD
-def _as_token(name: str, value: str) -> Any:
-    if name != "service_account_key":
-        return value
-    import json
-
-    try:
-        key = json.loads(value)
-    except ValueError:
-        key = None
-    if not isinstance(key, dict):
-        raise ValueError("the storage option 'service_account_key' must be a JSON document")
-    return key
-
-
-=======
->>>>>>> w-gone
 def _check_payer(found: dict[str, Any]) -> None:
     pays = found.get("requester_pays")
     if pays is not None and not isinstance(pays, bool | str):
@@ -266,13 +237,6 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     path = os.path.expanduser(token)
     if os.path.isfile(path):
         return "file"
-<<<<<<< HEAD
-    if options.path_from is not None:
-        raise ValueError(
-            f"the storage option {options.path_from!r} names a credentials file that does not exist: {token!r}"
-        )
-=======
->>>>>>> w-gone
     if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # a token may have such a form
         raise ValueError("the storage option 'token' names a credentials file that does not exist")
     check_headers({"Authorization": token})

@@ -60,21 +60,10 @@ def test_all_names_of_an_option_have_one_meaning(given: dict[str, Any], expected
         ({"token": "a\r\nb"}, ValueError, "control"),
         ({"token": "t", "anon": True}, ValueError, "anon"),
         ({"token": "anon", "anon": False}, ValueError, "contradict"),
-<<<<<<< HEAD
-        ({"token": "t", "bearer_token": "u"}, ValueError, "cannot be combined"),
-        ({"token": "t", "service_account": "u"}, ValueError, "cannot be combined"),
-        ({"service_account_key": "no json"}, ValueError, "JSON"),
-        ({"service_account_key": "[]"}, ValueError, "JSON"),
-=======
->>>>>>> w-gone
         ({"access": "all"}, ValueError, "read_only"),
         ({"requester_pays": True}, ValueError, "project"),
         ({"requester_pays": 1.5}, TypeError, "requester_pays"),
         ({"requester_pays": "a\r\nb"}, ValueError, "project"),
-<<<<<<< HEAD
-        ({"bucket": "other"}, ValueError, "the storage option 'bucket' and the URL name different buckets"),
-=======
->>>>>>> w-gone
         ({"max_connections": 0}, TypeError, "above 0"),
         ({"endpoint_url": "http://a", "gs": 1}, TypeError, "unknown"),
     ],
