@@ -1,4 +1,4 @@
-"""Write docs/reference/storage-options.md from the tables of options; `--check` only checks that it is up to date."""
+"""Write docs/stores/storage-options.md from the tables of options; `--check` only checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from inspect import getdoc, isclass
 from pathlib import Path
+from textwrap import wrap
 from types import ModuleType
 
 from aiozarr.stores.option_table import Option, OptionTable
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
+PAGE = Path(__file__).parents[1] / "docs" / "stores" / "storage-options.md"
 TABLES = {
     "s3.address": "S3",
     "gcs.address": "Google Cloud Storage",
@@ -23,15 +24,36 @@ TABLES = {
 HEAD = """\
 # Storage options
 
-What `storage_options` takes, for every kind of store: the names that fsspec's file systems (s3fs, gcsfs, adlfs) and
-obstore have for the same things are known, with or without the prefix of the cloud, and in capitals, as in the
-environment. An option that is `None` counts as not given; one that is not known is a `TypeError` that lists those that
-are. Nothing here has to be given where the cloud's own tools find it.
+`storage_options` configures how a store is reached. If the cloud's own tools work on this machine, you need none:
+aiozarr uses the same credentials, endpoints and regions.
 
-A name with a dot is a member of a mapping: `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
-Durations are seconds, a `timedelta`, or words such as `"1min 30s"`.
+```python
+import aiozarr
 
-This page is written by `scripts/make_option_docs.py` from the tables that translate the options.
+array = await aiozarr.create_array(
+    "s3://weather/wind.zarr",
+    data=[1, 2, 3],
+    storage_options={
+        "endpoint_url": "http://127.0.0.1:9000",
+        "key": "minioadmin",
+        "secret": "minioadmin",
+        "region": "us-east-1",
+    },
+)
+```
+
+- The names that fsspec's file systems (s3fs, gcsfs, adlfs, HTTP) use for the same things work too: the tables list
+  them after "also". `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
+- An option may have its cloud's prefix, such as `aws_region`. Capitals and small letters are the same.
+- Options under the name of a protocol, such as `{"s3": {"anon": True}}`, apply to that link of a chain of URLs.
+- An option that is None counts as missing. An unknown option is a `TypeError` that suggests the nearest name.
+- Durations are seconds, a `timedelta`, or text such as `"1min 30s"`.
+- Options for which aiozarr has another mechanism, such as caches, block sizes and event loops, are accepted and
+  ignored.
+
+The pages of the stores say where missing options come from: [S3](s3.md#where-each-setting-comes-from),
+[Google](gcs.md#where-each-setting-comes-from), [Azure](azure.md#where-the-server-comes-from).
+`scripts/make_option_docs.py` writes this page from the code that reads the options.
 """
 
 KINDS = {
@@ -70,18 +92,18 @@ def attributes_of(module: ModuleType) -> dict[str, str]:
 
 def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> str:
     """Return the page's section about one kind of store."""
-    lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
+    lines = [f"## {title}", "", "| option | value | meaning |", "|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
     names = ", ".join(f"`{name}`" for name in sorted(table.ignored))
-    lines += ["", f"Accepted and ignored: {names}."]
+    lines += ["", *wrap(f"Accepted and ignored: {names}.", 120)]
     return "\n".join([*lines, ""])
 
 
 def row(option: Option, about: str) -> str:
     """Return an option's line."""
     others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
-    names = ", ".join(f"`{name}`" for name in others)
-    return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
+    also = f"; also {', '.join(f'`{name}`' for name in others)}" if others else ""
+    return f"| `{option.name}` | {KINDS[option.kind]} | {about}{also} |"
 
 
 def main() -> int:
