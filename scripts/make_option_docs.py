@@ -56,6 +56,36 @@ The pages of the stores say where missing options come from: [S3](s3.md#where-ea
 `scripts/make_option_docs.py` writes this page from the code that reads the options.
 """
 
+OTHERS = """\
+## Local disk
+
+| option | value | meaning |
+|---|---|---|
+| `fsync` | yes or no | flush each write to the device: see [local disk](local.md#choose-when-to-flush) |
+
+## Zip archives
+
+| option | value | meaning |
+|---|---|---|
+| `duplicates` | text | for names that are there twice: `last` (the default) reads the last one, `refuse` is an error |
+| `max_member_bytes` | number | a compressed member that decompresses to more is a `LimitError`; 1 GiB by default |
+| `fsync` | yes or no | flush the archive to the device when it is closed; on the local disk only |
+
+All other options are for the store that contains the archive.
+
+## Virtual references
+
+| option | value | meaning |
+|---|---|---|
+| `fo` | text or mapping | the document, for the URL `reference://`: a URL, a path, or the references themselves |
+| `resolve` | mapping | locations outside the document's origin that it may name, each with the options of its store |
+| `target_options` | mapping | options of the store that contains the document |
+| `remote_protocol` | text | allow all locations of this protocol |
+| `remote_options` | mapping | their options |
+
+[Virtual references](../integrations/virtual-references.md) has examples.
+"""
+
 KINDS = {
     "text": "text",
     "words": "text",
@@ -74,7 +104,7 @@ def page() -> str:
         module = import_module(f"aiozarr.stores.{name}")
         table = getattr(module, f"{name.partition('.')[0].upper()}_TABLE")
         parts.append(section(title, table, attributes_of(module)))
-    return "\n".join(parts)
+    return "\n".join([*parts, OTHERS])
 
 
 def attributes_of(module: ModuleType) -> dict[str, str]:
@@ -94,7 +124,7 @@ def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> st
     """Return the page's section about one kind of store."""
     lines = [f"## {title}", "", "| option | value | meaning |", "|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
-    names = ", ".join(f"`{name}`" for name in sorted(table.ignored))
+    names = ", ".join(f"`{name}`" for name in sorted(table.ignored.difference(table.names)))
     lines += ["", *wrap(f"Accepted and ignored: {names}.", 120)]
     return "\n".join([*lines, ""])
 
