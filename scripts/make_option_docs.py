@@ -47,6 +47,8 @@ array = await aiozarr.create_array(
 - An option may have its cloud's prefix, such as `aws_region`. Capitals and small letters are the same.
 - Options under the name of a protocol, such as `{"s3": {"anon": True}}`, apply to that link of a chain of URLs.
 - An option that is None counts as missing. An unknown option is a `TypeError` that suggests the nearest name.
+- `cache_directory`, a local path, [caches values](../how-to/which-cache.md#a-directory-with-only-a-url) of any remote
+  store except fsspec file systems.
 - Durations are seconds, a `timedelta`, or text such as `"1min 30s"`.
 - Options for which aiozarr has another mechanism, such as caches, block sizes and event loops, are accepted and
   ignored.
