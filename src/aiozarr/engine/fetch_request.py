@@ -282,7 +282,7 @@ class FetchRequest(ObjectRequest):
             received = self.received_bytes(value)
             if received != self.range.length:
                 raise ShortReadError(
-                    f"{received} bytes came where {self.range.length} were asked for",
+                    f"received {received} of the {self.range.length} bytes requested",
                     store=self.store_url,
                     key=self.key,
                     range=self.range,

@@ -284,7 +284,7 @@ class ScheduledStore:
         """
         store = self.store
         if not isinstance(store, UploadStore):
-            raise UnsupportedOperationError("this store takes whole values only", store=store.url, key=key)
+            raise UnsupportedOperationError("this store can write whole values only", store=store.url, key=key)
 
         def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
             return self._call("set", key, send, held=nbytes, written=nbytes)
@@ -326,7 +326,7 @@ class ScheduledStore:
         """Have the server copy an object, as `CopyFromStore.copy_from` says. No byte of it is held here."""
         store = self.store
         if not isinstance(store, CopyFromStore):
-            raise UnsupportedOperationError("this store does not copy by itself", store=store.url, key=key)
+            raise UnsupportedOperationError("this store cannot copy objects itself", store=store.url, key=key)
         return await self._call(
             "set", key, lambda _: store.copy_from(source, source_key, key, size=size, if_match=if_match)
         )

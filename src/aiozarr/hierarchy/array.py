@@ -32,6 +32,7 @@ from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata.format_rules import key_prefix, rules_of
 from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.settings import changed_settings
 from aiozarr.stores import BlockingStore, Store
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         )
         if stale:
             warnings.warn(
-                f"{self.url} has grown over values that an earlier, larger shape has left: they are visible again; "
+                f"{self.url} has grown over values left by an earlier, larger shape, which are visible again; "
                 "resize(..., clear=True) removes them",
                 StaleDataWarning,
                 stacklevel=2,
@@ -347,7 +348,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         def cut(metadata: ArrayMetadata) -> ArrayMetadata:
             if metadata.shape != grown.shape:
-                raise ValueError(f"another writer has changed the shape to {metadata.shape} since")
+                raise ValueError(f"another writer has changed the shape to {metadata.shape}")
             return _with_length(self._resolve(metadata), axis, start)
 
         async def erase(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
@@ -409,6 +410,20 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             **counts,
         )
 
+    def with_settings(self, **changes: Any) -> Array:
+        """Return a handle of this array with other settings, without I/O: `await array.with_settings(timeout=2)[:4]`.
+
+        `changes` are fields of `Settings`; all others stay as they are. Both handles use one store: closing the new
+        handle does not close it, closing the one that opened it does. The document is not parsed again: `strict` and
+        `v1_order_f` apply to it from the next `refresh`.
+
+        Raises:
+            TypeError: an unknown setting, or a value of the wrong type.
+            ValueError: a value out of its range, or another value of a setting that is fixed when a store is opened.
+        """
+        settings = changed_settings(self.settings, changes)
+        return self._with_metadata(self._metadata, self._options._replace(settings=settings, owns_store=False))
+
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle of this array whose chunks are read and written through `transformer`, without I/O.
 
@@ -440,8 +455,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
-        from aiozarr.hierarchy.info import grid_svg, table
+        """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
 
         facts = [
             ("url", self.url),
@@ -456,7 +471,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
         ]
-        return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
+        return table("aiozarr.Array", facts, self._metadata.attributes)
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -475,9 +490,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         layout = self._layout
         return View(self, layout, layout.whole)
 
-    def _with_metadata(self, metadata: ArrayMetadata) -> Array:
-        """Return another handle of this array with these metadata."""
-        array = Array(self._store, self._path, metadata, self._options)
+    def _with_metadata(self, metadata: ArrayMetadata, options: HandleOptions | None = None) -> Array:
+        """Return another handle of this array with these metadata, and other `options` if given."""
+        array = Array(self._store, self._path, metadata, options or self._options)
         array._erasures_seen, array._resizes_seen = self._erasures_seen, self._resizes_seen
         array._present_shape = self._present_shape
         array._runtime_transformers = self._runtime_transformers
@@ -510,7 +525,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _require_kind(self, metadata: NodeMetadata) -> ArrayMetadata:
         if not isinstance(metadata, ArrayMetadata):
-            raise NodeTypeError(f"there is a group at {self.url} now", url=self.url, path=self._path)
+            raise NodeTypeError(f"{self.url} is now a group", url=self.url, path=self._path)
         # In the specification's spelling, which changes write.
         return self._resolve(metadata).metadata
 
@@ -566,8 +581,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         ends = [stop_of(each) for each in maps[: len(present)]]
         if any([end > length for end, length in zip(ends, present, strict=True)]):
             raise ChangedError(
-                f"{self.url} has the shape {present} now, and the values are for elements up to {tuple(ends)}; nothing "
-                "was written; `await array.refresh()` takes the new shape",
+                f"{self.url} now has the shape {present}, too small for values up to {tuple(ends)}; nothing was "
+                "written; `await array.refresh()` loads the new shape",
                 store=self._store.url,
             )
 
@@ -618,7 +633,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         now = f"{stored.dtype} of shape {stored.shape}" if isinstance(stored, ArrayMetadata) else "a group"
         raise ChangedError(
             f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
-            "`await array.refresh()` takes the new metadata",
+            "`await array.refresh()` loads the new metadata",
             store=self._store.url,
         )
 

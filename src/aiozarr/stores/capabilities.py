@@ -398,6 +398,6 @@ async def fetch_tail(
             if value is None or value.size in (None, entry.size):
                 return value
             if is_last:
-                raise ChangedError("the object changes while its end is looked for")
+                raise ChangedError("the object changed while its size was being determined")
         if on_changed is not None:
             on_changed()

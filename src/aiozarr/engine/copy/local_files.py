@@ -58,7 +58,7 @@ def _store_one(destination: BlockingStore, key: str, data: Buffer, *, verify: Ve
         stored = destination.fetch_now(key)
         if stored is not None and equal_bytes(stored.data, data):
             return
-    raise ChecksumError("what was read back is not what was stored", store=destination.url, key=key)
+    raise ChecksumError("the bytes read back differ from those stored", store=destination.url, key=key)
 
 
 MAX_READ_SECONDS = 0.02

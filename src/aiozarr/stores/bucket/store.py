@@ -45,7 +45,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
                 Missing ones are found as by the cloud's own tools: in environment, profiles, roles.
 
         Raises:
-            TypeError: an unknown option; the message lists the known ones.
+            TypeError: an unknown option; the message has the nearest known option.
             ValueError: the URL or an option is not valid, or options contradict each other.
             InvalidKeyError: this cloud cannot store keys with this prefix.
         """
@@ -124,7 +124,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
     def _check_condition(self, key: str, precondition: Precondition | None) -> None:
         if precondition is not None and self.supports.conditional_writes is False:
             check_key(key, store=self.url)
-            raise UnsupportedOperationError("this server ignores conditions of writes", store=self.url, key=key)
+            raise UnsupportedOperationError("this server ignores the conditions of writes", store=self.url, key=key)
 
     async def _on(self, key: str, operation: Callable[[str], Awaitable[T]]) -> T:
         """Return the result of an operation of the client on the object of `key`; errors name store and key."""
@@ -153,7 +153,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
     ) -> Version | None:
         """Have the server copy an object of `source`; see `CopyFromStore`."""
         if not isinstance(source, ObjectStore):
-            raise UnsupportedOperationError("only objects of the same cloud are copied by its server", store=self.url)
+            raise UnsupportedOperationError("the server can only copy objects within one cloud", store=self.url)
         with self._located(key, None):
             name, copied = self._client_key(key), source._client_key(source_key)
             return await self._client.copy_object(source._client, copied, name, size=size, if_match=if_match)

@@ -83,7 +83,7 @@ class LocalStore(BlockingStore):
         if os.name != "posix":
             raise UnsupportedOperationError("LocalStore needs a POSIX file system")
         if not os.fspath(root):
-            raise ValueError("a local store needs a root that is not empty")
+            raise ValueError("the root of a local store must not be empty")
         self._root = absolute_path(root)
         self._base = self._root.rstrip(b"/") + b"/"
         self._fsync = fsync
@@ -237,7 +237,9 @@ class LocalStore(BlockingStore):
                 return replace_file(path, data, precondition, self._fsync)
         except UnmetPreconditionError:
             prune(os.path.dirname(path), self._root)
-            raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
+            raise PreconditionFailedError(
+                f"the precondition {precondition} is not met", store=self._url, key=key
+            ) from None
         except StoreError:
             prune(os.path.dirname(path), self._root)  # the directories made for the value
             raise
@@ -331,7 +333,7 @@ class LocalStore(BlockingStore):
         start = self._directory(prefix)
         if walk.segments_behind_link(self._base, start) > 1:
             raise StoreError(
-                "the prefix lies behind a link to a directory: nothing there is erased; erase the link",
+                "the prefix is behind a link to a directory, where nothing is erased; erase the link instead",
                 key=prefix,
                 store=self._url,
             )
@@ -376,7 +378,7 @@ class LocalStore(BlockingStore):
         encoded = check_key(key, store=self._url).encode()
         if TEMPORARY in encoded and _is_reserved(key):
             raise InvalidKeyError(
-                "names that begin with .aiozarr-write~ are reserved for temporary files", key=key, store=self._url
+                "names beginning with .aiozarr-write~ are reserved for temporary files", key=key, store=self._url
             )
         return self._base + encoded
 
@@ -451,7 +453,7 @@ class LocalFile:
             with self._store._translated("writing", self._key):
                 return self._file.commit(precondition)
         except UnmetPreconditionError:
-            reason = f"{precondition} does not hold"
+            reason = f"the precondition {precondition} is not met"
             raise PreconditionFailedError(reason, store=self._store.url, key=self._key) from None
 
     def abort(self) -> None:
