@@ -44,12 +44,11 @@ array = await aiozarr.create_array(
 
 - The names that fsspec's file systems (s3fs, gcsfs, adlfs, HTTP) use for the same things work too: the tables list
   them after "also". `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
-- An option may have its cloud's prefix, such as `aws_region`. Capitals and small letters are the same.
 - Options under the name of a protocol, such as `{"s3": {"anon": True}}`, apply to that link of a chain of URLs.
 - An option that is None counts as missing. An unknown option is a `TypeError` that suggests the nearest name.
 - `cache_directory`, a local path, [caches values](../how-to/which-cache.md#a-directory-with-only-a-url) of any remote
   store except fsspec file systems.
-- Durations are seconds, a `timedelta`, or text such as `"1min 30s"`.
+- Durations are seconds or a `timedelta`.
 - Options for which aiozarr has another mechanism, such as caches, block sizes and event loops, are accepted and
   ignored.
 
@@ -133,7 +132,7 @@ def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> st
 
 def row(option: Option, about: str) -> str:
     """Return an option's line."""
-    others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
+    others = dict.fromkeys(name for name in option.fsspec if name != option.name)
     also = f"; also {', '.join(f'`{name}`' for name in others)}" if others else ""
     return f"| `{option.name}` | {KINDS[option.kind]} | {about}{also} |"
 
