@@ -24,19 +24,25 @@ class AzureOptions:
         account_name: the storage account.
         account_key: a key of the account.
         sas_token: a shared access signature, sent as the query of every request.
-        connection_string: account and credentials as a connection string of Azure.
-        credential: a credential of Azure's packages: an account key, a signature, or an object with `get_token`.
+        connection_string: account and credentials in one text, as the portal shows it.
+        credential: an account key, a shared access signature, or an object with `get_token`.
         token: a bearer token.
-        tenant_id, client_id, client_secret: a service principal.
-        federated_token_file, authority_host: a workload identity's token, and the authority that exchanges it.
-        object_id, msi_resource_id: a managed identity other than the machine's own.
+        tenant_id: the tenant of a service principal or a workload identity.
+        client_id: the client of a service principal, a workload identity or a managed identity.
+        client_secret: the secret of a service principal; needs `tenant_id` and `client_id`.
+        federated_token_file: the file with the token of a workload identity.
+        authority_host: the authority that issues tokens, for sovereign clouds.
+        object_id: a managed identity, by its object.
+        msi_resource_id: a managed identity, by its resource.
         use_azure_cli: use the login of the Azure CLI.
-        anon: send unsigned requests, to public containers.
+        anon: send unsigned requests, for public containers.
         endpoint_url: the URL of the account's blobs, if it is not `https://ACCOUNT.blob.core.windows.net`.
-        account_host: the host of that URL.
-        use_emulator: the account is the one of the emulator on this machine.
-        location_mode: `primary`, or `secondary` to read from the account's second region.
-        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+        account_host: the host of that URL, instead of the URL.
+        use_emulator: connect to the emulator on this machine.
+        location_mode: `secondary` reads from the account's second region; `primary` is the default.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     account_name: str | None = option()

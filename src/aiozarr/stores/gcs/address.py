@@ -24,15 +24,17 @@ class GcsOptions:
     """The given options of a GCS store. None means that an option is not given.
 
     Attributes:
-        anon: send no credentials, to public buckets.
-        token: the credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
-            credentials, its content as a dict, an access token, or credentials of the package google-auth.
-        access: the access that tokens are requested for.
-        project: the project that pays, if the requester pays.
-        requester_pays: name that project in every request; a str is the project itself.
-        endpoint_url: a server instead of https://storage.googleapis.com.
-        universe_domain: the domain of another cloud of Google's, whose server is `storage.` before it.
-        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+        anon: send no credentials, for public buckets.
+        token: the credentials: the path or the content (a `dict`) of a file of credentials, an access token,
+            credentials of google-auth, `"google_default"`, `"cloud"` (the metadata service) or `"anon"`.
+        access: the scope of tokens: `read_only`, `read_write` (the default) or `full_control`.
+        project: the project that pays for requests if `requester_pays` is `True`.
+        requester_pays: `True` or a project: it pays for requests and transfer.
+        endpoint_url: a server other than `https://storage.googleapis.com`.
+        universe_domain: the domain of another Google cloud, whose server is `storage.` before it.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     anon: bool | None = option("flag", obstore=("skip_signature",), ours_only=True)
