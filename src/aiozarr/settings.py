@@ -30,9 +30,9 @@ class Settings:
         retries: maximum number of repetitions of a failed request.
         retry_seconds: seconds from the first attempt after which a request is not repeated. A request that makes no
             progress within `idle_timeout` is always repeated once.
-        gap: cost of one request, expressed in bytes. Two ranges of one object are fetched with one request if at most
-            this many unwanted bytes lie between them. The same cost decides whether to read part of a chunk or all of
-            it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB.
+        merge_gap_bytes: cost of one request, expressed in bytes. Two ranges of one object are fetched with one request
+            if at most this many unwanted bytes lie between them. The same cost decides whether to read part of a chunk
+            or all of it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB.
         max_over_read: maximum ratio of fetched to wanted bytes that merging of ranges may cause.
         max_request_bytes: maximum size of a merged request. Larger objects are fetched in parts of this size, or of
             1 MiB if it is less.
@@ -46,12 +46,12 @@ class Settings:
         max_chunk_bytes: maximum decoded size of a chunk in bytes. `LimitError` is raised before any allocation.
         max_index_bytes: maximum size of a shard index in bytes. `LimitError` is raised before the index is fetched.
         max_metadata_bytes: maximum size of a metadata document in bytes.
-        missing: `"fill"` reads missing chunks as the fill value, `"raise"` raises `MissingChunkError`.
+        missing_chunks: `"fill"` reads missing chunks as the fill value, `"raise"` raises `MissingChunkError`.
         missing_status: HTTP statuses of missing objects.
         strict: reject documents that violate the specification, which aiozarr otherwise reads if they are common.
         v1_order_f: element order in chunks of v1 arrays of order F without blosc. `"spec"`: Fortran order, as the v1
             specification says. `"written"`: C order, as zarr-python 1 wrote them.
-        durable: flush local writes to the device before they complete.
+        fsync: flush local writes to the device before they complete.
         on_event: called with each event record on the I/O thread, so it must not block; None records no events.
 
     Raises:
@@ -66,7 +66,7 @@ class Settings:
     idle_timeout: float = 20.0
     retries: int = 5
     retry_seconds: float = 40.0
-    gap: int | Literal["auto"] = "auto"
+    merge_gap_bytes: int | Literal["auto"] = "auto"
     max_over_read: float = 1.5
     max_request_bytes: int = 16 * MIB
     index_cache_bytes: int = 64 * MIB
@@ -76,11 +76,11 @@ class Settings:
     max_chunk_bytes: int = GIB
     max_index_bytes: int = 64 * MIB
     max_metadata_bytes: int = 64 * MIB
-    missing: Literal["fill", "raise"] = "fill"
+    missing_chunks: Literal["fill", "raise"] = "fill"
     missing_status: tuple[int, ...] = (404,)
     strict: bool = False
     v1_order_f: Literal["spec", "written"] = "spec"
-    durable: bool = False
+    fsync: bool = False
     on_event: Callable[[Event], None] | None = None
 
     def __post_init__(self) -> None:
@@ -96,9 +96,8 @@ class Settings:
 
 def _written(name: str, value: object) -> str:
     """Return a value as a person would write it: round numbers of bytes as shifts."""
-    is_bytes = name == "gap" or "bytes" in name
     for shift in (30, 20, 10):
-        if is_bytes and type(value) is int and value >= 1 << shift and not value % (1 << shift):
+        if "bytes" in name and type(value) is int and value >= 1 << shift and not value % (1 << shift):
             return f"{value >> shift} << {shift}"
     return repr(value)
 
@@ -112,15 +111,15 @@ def _checks() -> dict[str, Callable[[Any, str], object]]:
     at_least_0, at_least_1 = partial(checks.integer, low=0), partial(checks.integer, low=1)
     seconds = partial(checks.number, expected="a number of seconds above 0", accepts=lambda value: value > 0)
     return {
-        **dict.fromkeys(("retries", "gap", "index_cache_bytes", "chunk_cache_bytes"), at_least_0),
+        **dict.fromkeys(("retries", "merge_gap_bytes", "index_cache_bytes", "chunk_cache_bytes"), at_least_0),
         **dict.fromkeys(("max_requests", "max_bytes_in_flight", "max_request_bytes", "decode_threads"), at_least_1),
         **dict.fromkeys(("max_chunks", "max_chunk_bytes", "max_index_bytes", "max_metadata_bytes"), at_least_1),
         **dict.fromkeys(("timeout", "idle_timeout", "retry_seconds", "chunk_cache_seconds"), seconds),
         "max_over_read": partial(checks.number, expected="a number of at least 1", accepts=lambda value: value >= 1),
-        "missing": partial(checks.one_of, allowed=("fill", "raise")),
+        "missing_chunks": partial(checks.one_of, allowed=("fill", "raise")),
         "missing_status": partial(checks.integers, low=0, kind=tuple),
         "v1_order_f": partial(checks.one_of, allowed=("spec", "written")),
-        **dict.fromkeys(("strict", "durable"), checks.boolean),
+        **dict.fromkeys(("strict", "fsync"), checks.boolean),
         "on_event": partial(checks.check, kind=cast("Any", Callable), expected="callable"),
     }
 

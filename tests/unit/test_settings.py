@@ -21,14 +21,14 @@ PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
     "wrong",
     [
         {"max_requests": 0},
-        {"gap": -1},
+        {"merge_gap_bytes": -1},
         {"decode_threads": 0},
         {"max_bytes_in_flight": 0},
         {"retries": -1},
         {"idle_timeout": 0},
         {"timeout": 0},
         {"max_over_read": 0.5},
-        {"missing": "ignore"},
+        {"missing_chunks": "ignore"},
         {"max_requests": "many"},
         {"max_chunk_bytes": 1.5},
         {"chunk_cache_bytes": -1},
@@ -61,7 +61,7 @@ def test_each_setting_is_documented() -> None:
 
 
 def test_repr_shows_only_changed_settings() -> None:
-    assert repr(Settings(gap=3)) == "Settings(gap=3)"
+    assert repr(Settings(merge_gap_bytes=3)) == "Settings(merge_gap_bytes=3)"
     assert repr(Settings()) == "Settings()"
 
 

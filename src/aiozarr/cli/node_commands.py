@@ -183,7 +183,7 @@ def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Outp
 
     async def make(array: Array) -> Plan:
         view = await select_view(array, select)
-        return await view.plan(probe=True) if probe else view.plan()
+        return await view.probe() if probe else view.plan()
 
     options = stores.of(target)
     found = run(lambda: with_array(target, options, make))

@@ -350,11 +350,11 @@ async def _remove_all(target: str, options: StorageOptions) -> None:
 
 async def _change(target: str, options: StorageOptions, change: Callable[[NodeAccess], Awaitable[None]]) -> Store:
     """Await `change` with the access to `target`. Return its store, which is closed."""
-    from aiozarr.hierarchy.internal import check_store_writeable, run_at_target
+    from aiozarr.hierarchy.internal import check_store_writable, run_at_target
 
     async def work(access: NodeAccess, owns_store: bool) -> Store:
         try:
-            check_store_writeable(access.store)
+            check_store_writable(access.store)
             await change(access)
         finally:
             await access.store.aclose()

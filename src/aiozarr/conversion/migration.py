@@ -119,7 +119,7 @@ async def migrate(
                 planned = _planned(plan, nodes, reencoded, is_done=is_done, erase_old=erase_old)
                 return replace(counts, reencoded={} if is_done else reencoded, planned=planned)
             if is_done:
-                internal.check_store_writeable(result)
+                internal.check_store_writable(result)
                 if erase_old:
                     await _erase_old(access, nodes)
                 return counts

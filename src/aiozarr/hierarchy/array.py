@@ -289,7 +289,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """
         from aiozarr.hierarchy.resize import append_mark
 
-        self._check_writeable()
+        self._require_writable()
         mark = append_mark()
         added = await self[...]._converted(values)
         axis = self._check_axis(added.ndim, axis)

@@ -261,9 +261,11 @@ class View(UnreadValues):
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
         wait(lambda callback: self._async.write(values, callback, casting), progress)
 
-    def plan(self, *, probe: bool = False) -> Plan:
-        """Return the cost of reading this view: bounds without I/O, or exact with `probe=True`."""
-        return wait(lambda _: self._async.plan(probe=True)) if probe else self._async.plan()
+    def plan(self) -> Plan:
+        """Return bounds of the cost of reading this view, from the metadata and without I/O."""
+        return self._async.plan()
+
+    probe = blocking_method(AsyncView.probe, unchanged)
 
     def stream(self, prefetch: int | None = None) -> Iterator[tuple[Region, AnyArray]]:
         """Iterate over the blocks of the view as they complete; arguments are those of `aiozarr.View.stream`."""

@@ -111,7 +111,7 @@ class CopyDestination:
         # The documents of nodes, and whether they are behind a link; None if they were not listed.
         self._stored_documents: dict[str, bool] | None = None
         supports = self._store.supports
-        is_kept = bool(supports.readable and supports.writeable and supports.listable)
+        is_kept = bool(supports.readable and supports.writable and supports.listable)
         self.journal = CopyJournal(self.destination, self.source.store.url + rules.part, is_kept=is_kept)
         self.is_prepared = True
         self._old_journal: list[str] | None = None

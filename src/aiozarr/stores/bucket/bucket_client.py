@@ -128,7 +128,7 @@ SINGLE_UPLOAD_BYTES = 64 << 20
 PART_BYTES = 16 << 20
 PART_CONCURRENCY = 8
 
-BUCKET_SUPPORTS = Supports(writeable=True, listable=True, conditional_reads=True, bounded_reads=True)
+BUCKET_SUPPORTS = Supports(writable=True, listable=True, conditional_reads=True, bounded_reads=True)
 
 DELETE_CONCURRENCY = 32
 """Keys that are removed at once, by a request each."""

@@ -233,7 +233,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     def _raise(self, failed: Mapping[str, StoreError]) -> None:
         if failed:
-            raise EraseError.of(failed, self.url)
+            raise EraseError.from_failures(failed, self.url)
 
     # --- listing -------------------------------------------------------------------------------------------------
 
