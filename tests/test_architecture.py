@@ -25,6 +25,7 @@ RANK = {
     "integrations": 13,
     "aiozarr": 12,
     "sync": 11,
+    "results": 11,
     "conversion": 10,
     "driver": 10,
     "transfer": 9,

@@ -1,12 +1,13 @@
-"""The public names, with their parameters, are those of tests/public_names.txt: a change of them is a decision.
+"""tests/public_names.txt lists the public names with their parameters, because a change of them is a decision.
 
-`python tests/test_public_names.py --update` writes the file anew.
+`python tests/test_public_names.py --update` writes the file.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,33 +16,68 @@ from typing import Any
 import pytest
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
-MODULES = ["aiozarr", "aiozarr.sync", "aiozarr.driver", "aiozarr.stores", "aiozarr.codecs"]
+STABILITY_PAGE = Path(__file__).parents[1] / "docs/reference/stability.md"
+MODULES = [
+    "aiozarr",
+    "aiozarr.results",
+    "aiozarr.sync",
+    "aiozarr.stores",
+    "aiozarr.codecs",
+    "aiozarr.grid",
+    "aiozarr.metadata",
+    "aiozarr.driver",
+    "aiozarr.integrations.icechunk",
+    "aiozarr.integrations.obspec",
+    "aiozarr.integrations.otel",
+    "aiozarr.integrations.virtualizarr",
+    "aiozarr.integrations.xarray",
+    "aiozarr.integrations.zarr",
+    "aiozarr.testing",
+    "aiozarr.testing.conformance",
+    "aiozarr.testing.fakes",
+    "aiozarr.testing.faults",
+    "aiozarr.testing.virtual_time",
+]
+MAX_NAMES = 900
 
 
 def public_names() -> list[str]:
     """One line per public function, class and member, sorted."""
-    return sorted(line for name in MODULES for line in _names_of_module(name))
+    classes = {value for name in MODULES for value in _values(name).values() if inspect.isclass(value)}
+    return sorted(line for name in MODULES for line in _names_of_module(name, classes))
 
 
-def _names_of_module(name: str) -> Iterator[str]:
+def _values(name: str) -> dict[str, Any]:
     module = importlib.import_module(name)
-    for public in module.__all__:
-        value = getattr(module, public)
+    return {public: getattr(module, public) for public in module.__all__}
+
+
+def _names_of_module(name: str, classes: set[type]) -> Iterator[str]:
+    for public, value in _values(name).items():
         yield f"{name}.{public}{_parameters(value)}"
         if inspect.isclass(value) and not issubclass(value, BaseException):
-            for member in _members(value):
-                yield f"{name}.{public}.{member}{_parameters(getattr(value, member, None))}"
+            inherited = {line for base in value.__mro__[1:] if base in classes for line in _lines(base)}
+            yield from (f"{name}.{public}.{line}" for line in _lines(value) - inherited)
+
+
+def _lines(kind: type) -> set[str]:
+    """The members of a class with their parameters. A class that overrides one with the same parameters inherits it."""
+    return {f"{member}{_parameters(getattr(kind, member, None))}" for member in _members(kind)}
 
 
 def _members(kind: type) -> set[str]:
-    """What a class of ours offers beside what Python gives it, such as a tuple's `count` or an enum's machinery."""
+    """The names that a class adds to its bases from Python and other packages, such as zarr-python's `Store`.
+
+    The tests of a conformance suite are left out, because pytest calls them.
+    """
     ours = [base for base in kind.__mro__ if base.__module__.split(".")[0] == "aiozarr"]
-    names = {name for base in ours for name in {**vars(base), **vars(base).get("__annotations__", {})}}
-    return {name for name in names if not name.startswith("_")}
+    others = {name for base in kind.__mro__ if base not in ours for name in vars(base)}
+    names = {name for base in ours for name in {**vars(base), **vars(base).get("__annotations__", {})}} - others
+    return {name for name in names if not name.startswith(("_", "test_"))}
 
 
 def _parameters(value: Any) -> str:
-    """The parameters by name; nothing for what is no function. Neither types nor defaults: those are documented."""
+    """The parameters by name; nothing for other values. Neither types nor defaults: those are documented."""
     if not (inspect.isfunction(value) or inspect.ismethod(value)):
         return ""
     parts: list[str] = []
@@ -65,6 +101,27 @@ def test_the_public_names_are_those_of_the_snapshot() -> None:
         "add the change to CHANGELOG.md and run: .venv/bin/python tests/test_public_names.py --update\n"
         f"gone: {sorted(set(known) - set(now))}; new: {sorted(set(now) - set(known))}"
     )
+
+
+def test_there_are_few_enough_names_to_learn() -> None:
+    count = len(public_names())
+    assert count <= MAX_NAMES, f"{count} names: make those private that no user needs, or that a method can replace"
+
+
+def test_the_snapshot_covers_every_integration_and_every_tool_for_tests() -> None:
+    root = Path(importlib.import_module("aiozarr").__file__ or "").parent
+    modules = {
+        f"aiozarr.{folder}.{path.stem}"
+        for folder in ("integrations", "testing")
+        for path in (root / folder).iterdir()
+        if not path.name.startswith("_")
+    }
+    assert modules <= set(MODULES), "add the module to MODULES"
+
+
+def test_the_stability_page_lists_the_modules_of_the_snapshot() -> None:
+    listed = re.findall(r"^\| `(aiozarr[.\w]*)`", STABILITY_PAGE.read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)

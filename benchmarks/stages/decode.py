@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import aiozarr
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.layout import ArrayLayout
 from aiozarr.engine.worker_pool import available_cores
 from aiozarr.settings import DEFAULT_SETTINGS

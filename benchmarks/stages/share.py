@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import aiozarr
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.region_decoder import RegionDecoder
 from benchmarks.layouts import Layout, said, whole
 from benchmarks.server import served

@@ -17,6 +17,7 @@ from aiozarr.errors import (
     AiozarrError,
     ChangedError,
     ChecksumError,
+    ChildNotFoundError,
     CodecError,
     CopyError,
     DanglingReferenceError,
@@ -51,20 +52,14 @@ from aiozarr.errors import (
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
-    from aiozarr import driver, stores, sync
+    from aiozarr import driver, results, stores, sync
     from aiozarr.common.progress import Progress
-    from aiozarr.conversion import ConversionPlan, ConversionReport, convert, migrate, plan_conversion
-    from aiozarr.driver import open  # noqa: A004  # the public name
+    from aiozarr.conversion import ConversionPlan, convert, migrate, plan_conversion
+    from aiozarr.driver.open_target import open  # noqa: A004  # the public name
     from aiozarr.engine import Plan
     from aiozarr.hierarchy import (
         Array,
-        ArrayInfo,
-        BadObject,
-        Finding,
         Group,
-        GroupInfo,
-        ValidateReport,
-        VerifyReport,
         View,
         consolidate_metadata,
         create_array,
@@ -77,28 +72,27 @@ if TYPE_CHECKING:
         validate,
         verify,
     )
-    from aiozarr.schedule.events import Report, RequestEvent, Totals, record
-    from aiozarr.transfer.clean import Leftover, clean
+    from aiozarr.schedule.events import Report, RequestEvent, record
+    from aiozarr.transfer.clean import clean
     from aiozarr.transfer.copy import copy
-    from aiozarr.transfer.report import CopyReport
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".driver": "",
+            ".results": "",
             ".stores": "",
             ".sync": "",
             ".driver.open_target": "open",
-            ".conversion": "ConversionPlan ConversionReport convert migrate plan_conversion",
+            ".conversion": "ConversionPlan convert migrate plan_conversion",
             ".common.progress": "Progress",
             ".engine": "Plan",
             ".hierarchy": (
-                "Array ArrayInfo BadObject Finding Group GroupInfo ValidateReport VerifyReport View "
-                "consolidate_metadata create_array create_group open_array open_group read_many require_array "
-                "require_group validate verify"
+                "Array Group View consolidate_metadata create_array create_group open_array open_group read_many "
+                "require_array require_group validate verify"
             ),
-            ".schedule.events": "Report RequestEvent Totals record",
-            ".transfer": "CopyReport Leftover clean copy",
+            ".schedule.events": "Report RequestEvent record",
+            ".transfer": "clean copy",
         },
     )
 
@@ -107,25 +101,19 @@ __version__ = "0.1.0"
 __all__ = [
     "AiozarrError",
     "Array",
-    "ArrayInfo",
-    "BadObject",
     "ChangedError",
     "ChecksumError",
+    "ChildNotFoundError",
     "CodecError",
     "ConversionPlan",
-    "ConversionReport",
     "CopyError",
-    "CopyReport",
     "DanglingReferenceError",
     "EraseError",
-    "Finding",
     "ForkedProcessError",
     "Group",
-    "GroupInfo",
     "InvalidKeyError",
     "InvalidMetadataError",
     "InvalidSpecError",
-    "Leftover",
     "LimitError",
     "MetadataError",
     "MissingChunkError",
@@ -148,15 +136,13 @@ __all__ = [
     "StoreError",
     "StoreTimeoutError",
     "ThrottledError",
-    "Totals",
     "UnauthenticatedError",
     "UnknownSchemeError",
     "UnsafeWriteWarning",
     "UnsupportedMetadataError",
     "UnsupportedOperationError",
-    "ValidateReport",
-    "VerifyReport",
     "View",
+    "__version__",
     "clean",
     "consolidate_metadata",
     "convert",
@@ -173,6 +159,7 @@ __all__ = [
     "record",
     "require_array",
     "require_group",
+    "results",
     "stores",
     "sync",
     "validate",

@@ -9,7 +9,6 @@ from typing_extensions import Buffer
 
 from aiozarr.stores import (
     CacheStore,
-    LatencyStore,
     LocalStore,
     MemoryStore,
     PrefixStore,
@@ -19,6 +18,7 @@ from aiozarr.stores import (
     TraceStore,
 )
 from aiozarr.stores.bucket.store import ObjectStore
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.conformance import StoreConformance
 from aiozarr.testing.conformance.base import ODD_KEYS
 from tests.support.servers.moto import LocalS3

@@ -20,7 +20,6 @@ from aiozarr.stores import (
     CacheStore,
     FsspecStore,
     HTTPStore,
-    LatencyStore,
     ObjectStore,
     PrefixStore,
     ReadOnlyStore,
@@ -29,6 +28,7 @@ from aiozarr.stores import (
     ZipStore,
     from_url,
 )
+from aiozarr.testing import LatencyStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 

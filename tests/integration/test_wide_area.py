@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.stores import LatencyStore, LocalStore, MemoryStore, Store, StoreEvent, TraceStore, ZipStore
+from aiozarr.stores import LocalStore, MemoryStore, Store, StoreEvent, TraceStore, ZipStore
+from aiozarr.testing import LatencyStore
 from tests.support.locations import Location, all_locations, array_at, sample_values, stored_objects
 
 VALUES = sample_values()

@@ -18,7 +18,8 @@ import numcodecs
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS
 
 ROOT = os.environ.get("AIOZARR_FIXTURES")

@@ -1,4 +1,4 @@
-"""A list of the names and classes of aiozarr's codecs by module, which does not import them.
+"""The names of aiozarr's codecs by module, a list that does not import them.
 
 The codec class of a name in a metadata document is found here, and the members of its configuration are checked. Each
 error names the member.
@@ -19,45 +19,34 @@ from aiozarr.plugins import ClassRegistry
 from aiozarr.plugins import check_members as check_extension_members
 
 CODECS = {
-    "blosc": "blosc:BloscCodec",
-    "crc32c": "crc32c:Crc32cCodec",
-    "gzip": "gzip:GzipCodec",
-    "zstd": "zstd:ZstdCodec",
-    "dimensions": "reshape:ReshapeCodec transpose:TransposeCodec",
+    "blosc": "blosc",
+    "crc32c": "crc32c",
+    "gzip": "gzip",
+    "zstd": "zstd",
+    "dimensions": "reshape transpose",
     "numcodecs_filters": (
-        "numcodecs.astype:NumcodecsAsTypeCodec numcodecs.bitround:NumcodecsBitRoundCodec "
-        "numcodecs.delta:NumcodecsDeltaCodec numcodecs.fixedscaleoffset:NumcodecsFixedScaleOffsetCodec "
-        "numcodecs.packbits:NumcodecsPackBitsCodec numcodecs.quantize:NumcodecsQuantizeCodec"
+        "numcodecs.astype numcodecs.bitround numcodecs.delta numcodecs.fixedscaleoffset numcodecs.packbits "
+        "numcodecs.quantize"
     ),
     "numcodecs_bytes": (
-        "numcodecs.adler32:NumcodecsAdler32Codec numcodecs.base64:NumcodecsBase64Codec "
-        "numcodecs.crc32:NumcodecsCrc32Codec numcodecs.crc32c:NumcodecsCrc32cCodec "
-        "numcodecs.fletcher32:NumcodecsFletcher32Codec "
-        "numcodecs.jenkins_lookup3:NumcodecsJenkinsLookup3Codec numcodecs.shuffle:NumcodecsShuffleCodec"
+        "numcodecs.adler32 numcodecs.base64 numcodecs.crc32 numcodecs.crc32c numcodecs.fletcher32 "
+        "numcodecs.jenkins_lookup3 numcodecs.shuffle"
     ),
     "numcodecs_compressors": (
-        "numcodecs.blosc:NumcodecsBloscCodec numcodecs.bz2:NumcodecsBz2Codec "
-        "numcodecs.gzip:NumcodecsGzipCodec numcodecs.lz4:NumcodecsLz4Codec numcodecs.lzma:NumcodecsLzmaCodec "
-        "numcodecs.zlib:NumcodecsZlibCodec numcodecs.zstd:NumcodecsZstdCodec"
+        "numcodecs.blosc numcodecs.bz2 numcodecs.gzip numcodecs.lz4 numcodecs.lzma numcodecs.zlib numcodecs.zstd"
     ),
-    "numcodecs_numbers": "numcodecs.pcodec:NumcodecsPcodecCodec numcodecs.zfpy:NumcodecsZfpyCodec",
-    "cast_value": "cast_value:CastValueCodec",
-    "number_filters": "bitround:BitroundCodec scale_offset:ScaleOffsetCodec",
-    "bytes": "bytes:BytesCodec",
-    "n5_default": "n5_default:N5DefaultCodec",
-    "packbits": "packbits:PackbitsCodec",
-    "sharding": "sharding_indexed:ShardingCodec",
-    "vlen": "vlen-bytes:VlenBytesCodec vlen-utf8:VlenUtf8Codec",
-    "zfp": "zfp:ZfpCodec",
-    "v2_elements": "v2_elements:V2ElementsCodec",
+    "numcodecs_numbers": "numcodecs.pcodec numcodecs.zfpy",
+    "cast_value": "cast_value",
+    "number_filters": "bitround scale_offset",
+    "bytes": "bytes",
+    "n5_default": "n5_default",
+    "packbits": "packbits",
+    "sharding": "sharding_indexed",
+    "vlen": "vlen-bytes vlen-utf8",
+    "zfp": "zfp",
+    "v2_elements": "v2_elements",
 }
-"""By module: the name in documents and the class of each codec."""
-
-
-def listed(part: int) -> dict[str, str]:
-    """Return the names (`part` 0) or classes (1) of each module, separated by spaces."""
-    return {module: " ".join([pair.split(":")[part] for pair in pairs.split()]) for module, pairs in CODECS.items()}
-
+"""The names in documents of the codecs of each module, separated by spaces."""
 
 CodecClass = TypeVar("CodecClass", bound=type[Codec])
 
@@ -80,7 +69,7 @@ _ALIASES = {
 """Earlier names of registered codecs, from drafts and early writers. They are read and never written."""
 
 _registry: ClassRegistry[Codec] = ClassRegistry(
-    "codec", *_KINDS, package="aiozarr.codecs", modules=listed(0), aliases=_ALIASES
+    "codec", *_KINDS, package="aiozarr.codecs", modules=CODECS, aliases=_ALIASES
 )
 
 

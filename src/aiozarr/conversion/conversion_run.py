@@ -31,7 +31,7 @@ from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_w
 from aiozarr.metadata.format_rules import ancestors, join_path
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
-from aiozarr.schedule.events import Report, network_requests
+from aiozarr.schedule.events import Report, nested_report, network_requests
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import in_thread_uncancelled
 from aiozarr.transfer import OnError
@@ -71,7 +71,7 @@ class ConversionRun:
     def __post_init__(self) -> None:
         plan, settings = self.plan, self.settings or self.plan._settings
         # A separate record, because the result counts this conversion alone.
-        self._report = Report(outer=self.report)
+        self._report = nested_report(self.report)
         self._root = NodeAccess(self.engine, plan._store, "", settings, self._report)
         self._temporary = NodeAccess(self.engine, plan._temporary, "", settings, self._report)
         self._journal = ConversionJournal(

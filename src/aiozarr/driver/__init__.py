@@ -8,50 +8,32 @@ from aiozarr.common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from aiozarr.driver.chunk_layout import ChunkLayout
-    from aiozarr.driver.codec_spec import CodecChainSpec, CodecSpec
-    from aiozarr.driver.context_resources import CachePool, Context
+    from aiozarr.driver.context_resources import Context
     from aiozarr.driver.index_domain import Dimension, IndexDomain
-    from aiozarr.driver.index_transform import DomainTransform
     from aiozarr.driver.json_members import SpecConflictError
-    from aiozarr.driver.kv_store import KvStore
-    from aiozarr.driver.open_target import open, open_any, open_spec  # noqa: A004  # the public name
-    from aiozarr.driver.schema import Schema, Unit
-    from aiozarr.driver.spec import Spec
+    from aiozarr.driver.schema import CodecSchema, Schema, Unit
     from aiozarr.driver.tensor_view import TensorView
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             ".chunk_layout": "ChunkLayout",
-            ".codec_spec": "CodecChainSpec CodecSpec",
-            ".context_resources": "CachePool Context",
+            ".context_resources": "Context",
             ".index_domain": "Dimension IndexDomain",
-            ".index_transform": "DomainTransform",
             ".json_members": "SpecConflictError",
-            ".kv_store": "KvStore",
-            ".open_target": "open open_any open_spec",
-            ".schema": "Schema Unit",
-            ".spec": "Spec",
+            ".schema": "CodecSchema Schema Unit",
             ".tensor_view": "TensorView",
         },
     )
 
 __all__ = [
-    "CachePool",
     "ChunkLayout",
-    "CodecChainSpec",
-    "CodecSpec",
+    "CodecSchema",
     "Context",
     "Dimension",
-    "DomainTransform",
     "IndexDomain",
-    "KvStore",
     "Schema",
-    "Spec",
     "SpecConflictError",
     "TensorView",
     "Unit",
-    "open",
-    "open_any",
-    "open_spec",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.common.concurrency import cancel_and_wait
 from aiozarr.engine.blocking_queue import MAX_BATCH_REQUESTS
 from aiozarr.engine.blocking_read import BlockingRead

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.blocking_queue import FILES_OF_TURN
 from aiozarr.engine.decoder import ChunkOutput, EncodedChunks, decode_unpadded, encoded_buffer, thread_decoder
 from aiozarr.engine.fetch_request import ObjectRequest, is_missing_status

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
 from aiozarr.codecs.codec import array_over, byte_view
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.grid.projection import ChunkProjection, ChunkSelection, assign, row_type
 from aiozarr.memory import thread_memory

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from aiozarr.codecs import CodecPipeline, ShardIndex
 from aiozarr.codecs.bytes import has_bools, holds_valid_bools, make_bools_valid
+from aiozarr.codecs.chunk_layouts import ShardIndex
 from aiozarr.codecs.codec import byte_array
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.common.concurrency import gather_all
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
 from aiozarr.errors import ChecksumError, CodecError

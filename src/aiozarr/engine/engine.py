@@ -14,7 +14,7 @@ from aiozarr.engine.group_commit import GroupCommit
 from aiozarr.engine.state import EngineState
 from aiozarr.engine.worker_pool import BATCH_BYTES, ThreadPool, WorkerPool
 from aiozarr.errors import AiozarrError, StoreError
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, add_operation
 from aiozarr.schedule.requests import RequestQueue, RequestSource, ScheduledRequest, retry_delay
 from aiozarr.settings import Settings
 from aiozarr.stores.blocking import BlockingStore
@@ -172,7 +172,7 @@ class Engine:
                 await gather_all(each.run() for each in operations)
         finally:
             if report is not None:
-                report.operation(seconds=monotonic() - begun)
+                add_operation(report, seconds=monotonic() - begun)
 
     async def write(
         self,
@@ -200,7 +200,7 @@ class Engine:
             await WriteOperation(self.state, write, commit, settings=settings, report=report, progress=progress).run()
         finally:
             if report is not None:
-                report.operation(seconds=monotonic() - begun)
+                add_operation(report, seconds=monotonic() - begun)
 
     def stream(
         self, read: Read, *, settings: Settings, prefetch: int | None = None, report: Report | None = None

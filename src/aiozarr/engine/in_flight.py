@@ -37,7 +37,7 @@ from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.caches import ChunkCache
 from aiozarr.engine.decoder import (
     ChunkDecoder,

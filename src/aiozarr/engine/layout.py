@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
 from aiozarr.codecs.chain import CodecChain, parse_chain, strict_copy
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.registry import get_codec
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.errors import InvalidMetadataError, LimitError, MetadataError
@@ -26,7 +27,7 @@ from aiozarr.plugins import SharedResults
 from aiozarr.settings import Settings
 
 if TYPE_CHECKING:
-    from aiozarr.codecs import ShardLayout
+    from aiozarr.codecs.chunk_layouts import ShardLayout
     from aiozarr.metadata.formats import NodeMetadata
 
 MAX_LISTED = 1_000_000

@@ -8,8 +8,9 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
 from aiozarr.codecs.chunk_layouts import RawLayout
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest
 from aiozarr.engine.in_flight import ChunkSet, Subscriber, Subscription

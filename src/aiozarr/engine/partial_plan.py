@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from aiozarr.codecs import CodecPipeline, ShardLayout
-from aiozarr.codecs.chunk_layouts import RawLayout
+from aiozarr.codecs.chunk_layouts import RawLayout, ShardLayout
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.layout import ObjectLayout
 from aiozarr.grid.byte_runs import ByteRuns, ElementLayout, byte_runs, byte_runs_key
 from aiozarr.grid.fields import FieldProjection

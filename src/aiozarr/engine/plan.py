@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs import CodecPipeline, ShardIndex, ShardLayout
-from aiozarr.codecs.chunk_layouts import RawLayout
+from aiozarr.codecs.chunk_layouts import RawLayout, ShardIndex, ShardLayout
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.engine.layout import ArrayLayout, ObjectLayout, inner_parts
 from aiozarr.engine.partial_plan import MAX_RUNS, MIN_REQUEST_COST, Ranges, whole_bound

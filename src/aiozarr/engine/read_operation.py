@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.common.fork_safe import fork_safe_cached_property
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.fetch_request import FetchRequest, ObjectRequest
@@ -25,7 +25,7 @@ from aiozarr.engine.read import Read, StreamBlocks
 from aiozarr.engine.state import EngineState
 from aiozarr.errors import MissingChunkError
 from aiozarr.grid.projection import ChunkSelection
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, add_operation
 from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.capabilities import LocatingStore, Location, locate, locate_prepared
@@ -400,4 +400,4 @@ class ReadOperation(Operation):
             # A stopped read has not received all that it subscribed to.
             cached = min(self._cached, self._chunks_done)
             shared = min(self.shared, self._chunks_done - cached)
-            self.report.operation(chunks=self._chunks_done, shared=shared, cached=cached)
+            add_operation(self.report, chunks=self._chunks_done, shared=shared, cached=cached)

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from typing_extensions import Buffer
 
-from aiozarr.codecs import ShardIndex, ShardLayout
+from aiozarr.codecs.chunk_layouts import ShardIndex, ShardLayout
 from aiozarr.engine.caches import SizeCache, SizedCache
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.fetch_request import FetchRequest, ResponseHandler, can_condition

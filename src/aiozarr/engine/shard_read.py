@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import partial
 
-from aiozarr.codecs import ShardIndex
-from aiozarr.codecs.chunk_layouts import EMPTY
+from aiozarr.codecs.chunk_layouts import EMPTY, ShardIndex
 from aiozarr.engine.decoder import ChunkOutput
 from aiozarr.engine.in_flight import ChunkSet, InternedKey, Subscriber, Subscription
 from aiozarr.engine.layout import ArrayLayout, inner_parts

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TypeVar
 
 from aiozarr.model import ByteRange
-from aiozarr.schedule.events import Event, Report, RequestEvent, RequestOperation, Totals
+from aiozarr.schedule.events import Event, Report, RequestEvent, RequestOperation, Totals, add_requests, listener_of
 from aiozarr.schedule.requests import ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
@@ -31,15 +31,16 @@ class RequestObserver:
     def report(self, event: RequestEvent, *, retries: int | None = None) -> None:
         """Report a request that has ended, of whose attempts `retries` were repetitions (default: all but one)."""
         if self._report is not None:
-            self._report.add(event.store, totals_of(event, retries))
-            self._report.notify(event)
+            add_requests(self._report, event.store, totals_of(event, retries))
+            if (listener := listener_of(self._report)) is not None:
+                listener(event)
         if self._on_event is not None:
             emit(self._on_event, event)
 
     def add_decode_time(self, store: str, seconds: float) -> None:
         """Report time of a worker that belongs to no request of this operation."""
         if self._report is not None:
-            self._report.add(store, Totals(decode_seconds=seconds))
+            add_requests(self._report, store, Totals(decode_seconds=seconds))
 
 
 def emit(on_event: Callable[[Event], None], event: Event) -> None:

@@ -23,7 +23,7 @@ from aiozarr.grid.chunk_grid import project
 from aiozarr.grid.fields import Fields
 from aiozarr.grid.projection import ChunkSelection, SizedSelections
 from aiozarr.grid.transform import DimensionMap, core_shape_of
-from aiozarr.schedule.events import Report
+from aiozarr.schedule.events import Report, add_operation
 from aiozarr.schedule.requests import RequestQueue, ScheduledRequest
 from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
@@ -154,7 +154,7 @@ class WriteOperation(Operation):
 
     def add_to_report(self) -> None:
         if self.report is not None:
-            self.report.operation(chunks=self.done)
+            add_operation(self.report, chunks=self.done)
 
 
 def _shards_encoded_at_once(threads: int, shard_bytes: int) -> int:

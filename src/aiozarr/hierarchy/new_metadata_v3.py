@@ -9,7 +9,8 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.new_array_layout import (

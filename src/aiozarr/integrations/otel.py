@@ -24,6 +24,8 @@ import aiozarr
 from aiozarr.schedule.events import OperationKind, Report, RequestEvent, RequestOperation, add_observer, remove_observer
 from aiozarr.stores.schemes import REMOTE_STORES
 
+__all__ = ["instrument", "uninstrument"]
+
 RequestSpans: TypeAlias = Literal["recording"] | bool
 
 MAX_REQUEST_SPANS = 100

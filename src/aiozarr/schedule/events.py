@@ -141,15 +141,14 @@ class Report(Totals):
         shared: number of chunks that the request of another reader fetched (single flight).
         cached: number of chunks from the cache of decoded chunks (`Settings.chunk_cache_bytes`).
         seconds: sum of the wall times of the operations.
-        listener: called with the event of each request, on the I/O thread or in a worker. Must not raise.
     """
 
     chunks: int = 0
     shared: int = 0
     cached: int = 0
     seconds: float = 0.0
-    outer: Report | None = field(default=None, repr=False, compare=False)
-    listener: Callable[[RequestEvent], None] | None = field(default=None, repr=False, compare=False)
+    _outer: Report | None = field(default=None, init=False, repr=False, compare=False)
+    _listener: Callable[[RequestEvent], None] | None = field(default=None, init=False, repr=False, compare=False)
     _origins: dict[str, Totals] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -180,48 +179,51 @@ class Report(Totals):
         """
         return {origin: replace(totals) for origin, totals in self._origins.copy().items()}
 
-    def add(self, store: str, more: Totals) -> None:
-        """Add the sums of requests to the store of this URL, here and in the enclosing records."""
-        origin = origin_url(store)
-        report: Report | None = self
-        while report is not None:
-            report._add(more)
-            totals = report._origins.get(origin)
-            if totals is None:
-                # Complete before other threads can see it.
-                report._origins[origin] = replace(more)
-            else:
-                totals._add(more)
-            report = report.outer
 
-    @property
-    def has_listener(self) -> bool:
-        """Whether this report, or an enclosing one, has a listener."""
-        report: Report | None = self
-        while report is not None:
-            if report.listener is not None:
-                return True
-            report = report.outer
-        return False
+def nested_report(outer: Report | None, listener: Callable[[RequestEvent], None] | None = None) -> Report:
+    """Return a new report whose sums are added to `outer` too.
 
-    def notify(self, event: RequestEvent) -> None:
-        """Call the listener of this report, or of the nearest enclosing one that has a listener."""
-        report: Report | None = self
-        while report is not None:
-            if report.listener is not None:
-                report.listener(event)
-                return
-            report = report.outer
+    Args:
+        outer: the enclosing report, or None.
+        listener: called with the event of each request, on the I/O thread or in a worker. Must not raise. None: the
+            nearest enclosing report that has a listener is notified.
+    """
+    report = Report()
+    report._outer, report._listener = outer, listener
+    return report
 
-    def operation(self, *, chunks: int = 0, shared: int = 0, cached: int = 0, seconds: float = 0.0) -> None:
-        """Add one operation, here and in the enclosing records."""
-        report: Report | None = self
-        while report is not None:
-            report.chunks += chunks
-            report.shared += shared
-            report.cached += cached
-            report.seconds += seconds
-            report = report.outer
+
+def _with_enclosing(report: Report | None) -> Iterator[Report]:
+    while report is not None:
+        yield report
+        report = report._outer
+
+
+def add_requests(report: Report, store: str, more: Totals) -> None:
+    """Add the sums of requests to the store of this URL to `report` and the enclosing ones."""
+    origin = origin_url(store)
+    for each in _with_enclosing(report):
+        each._add(more)
+        totals = each._origins.get(origin)
+        if totals is None:
+            # Complete before other threads can see it.
+            each._origins[origin] = replace(more)
+        else:
+            totals._add(more)
+
+
+def add_operation(report: Report, *, chunks: int = 0, shared: int = 0, cached: int = 0, seconds: float = 0.0) -> None:
+    """Add one operation to `report` and the enclosing ones."""
+    for each in _with_enclosing(report):
+        each.chunks += chunks
+        each.shared += shared
+        each.cached += cached
+        each.seconds += seconds
+
+
+def listener_of(report: Report) -> Callable[[RequestEvent], None] | None:
+    """Return the listener of `report`, or of the nearest enclosing report that has one."""
+    return next((each._listener for each in _with_enclosing(report) if each._listener is not None), None)
 
 
 def _counted(number: int, **parts: int) -> str:
@@ -260,7 +262,7 @@ def record() -> Iterator[Report]:
     The context follows the caller's task (contextvars): concurrent tasks do not mix, and tasks started inside count.
     Records nest: an inner one counts in the outer one too.
     """
-    report = Report(outer=_recorder.get())
+    report = nested_report(_recorder.get())
     with recording(report):
         yield report
 
@@ -335,7 +337,7 @@ class _ObservedOperation:
         self.has_ended = False
         begun = [_guarded(observer.begin, kind) for observer in _observers]
         self._traces = [trace for trace in begun if trace is not None]
-        self.report = Report(outer=current_recorder(), listener=self._request)
+        self.report = nested_report(current_recorder(), self._request)
 
     def _request(self, event: RequestEvent) -> None:
         for trace in self._traces:

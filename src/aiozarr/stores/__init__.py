@@ -20,17 +20,19 @@ if TYPE_CHECKING:
         Version,
         check_key,
         check_prefix,
+        resolve_range,
     )
     from aiozarr.stores.blocking import BlockingStore
     from aiozarr.stores.bucket.store import ObjectStore
     from aiozarr.stores.cache_store import CacheStore
-    from aiozarr.stores.contract import Store, byte_view
+    from aiozarr.stores.contract import Store
     from aiozarr.stores.fsspec.store import FsspecStore
     from aiozarr.stores.http.store import HTTPStore
     from aiozarr.stores.local.store import LocalStore
     from aiozarr.stores.memory_store import MemoryStore
     from aiozarr.stores.prefix_store import PrefixStore
-    from aiozarr.stores.trace_store import LatencyStore, StoreEvent, TraceStore
+    from aiozarr.stores.trace_store import LatencyStore as LatencyStore
+    from aiozarr.stores.trace_store import StoreEvent, TraceStore
     from aiozarr.stores.transformer import CachingTransformer, StorageTransformer, register_storage_transformer
     from aiozarr.stores.urls import from_references, from_url, register_store
     from aiozarr.stores.wrapper_store import ReadOnlyStore, WrapperStore
@@ -42,11 +44,11 @@ else:
         {
             "aiozarr.model": (
                 "ByteRange Entry IfAbsent IfMatch Precondition Range Suffix Supports Value Version check_key "
-                "check_prefix"
+                "check_prefix resolve_range"
             ),
             ".blocking": "BlockingStore",
             ".bucket.store": "ObjectStore",
-            ".contract": "Store byte_view",
+            ".contract": "Store",
             ".fsspec.store": "FsspecStore",
             ".http.store": "HTTPStore",
             ".local.store": "LocalStore",
@@ -71,7 +73,6 @@ __all__ = [
     "HTTPStore",
     "IfAbsent",
     "IfMatch",
-    "LatencyStore",
     "LocalStore",
     "MemoryStore",
     "ObjectStore",
@@ -89,11 +90,11 @@ __all__ = [
     "Version",
     "WrapperStore",
     "ZipStore",
-    "byte_view",
     "check_key",
     "check_prefix",
     "from_references",
     "from_url",
     "register_storage_transformer",
     "register_store",
+    "resolve_range",
 ]

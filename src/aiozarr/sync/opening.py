@@ -64,11 +64,12 @@ def open(  # noqa: A001  # the public name
 ) -> AnyNode | TensorView:
     """Open a node, or the array of a TensorStore JSON spec; arguments and errors are the same as for `aiozarr.open`."""
     from aiozarr import driver
+    from aiozarr.driver.open_target import open_any
     from aiozarr.sync.group import wrap_node
     from aiozarr.sync.tensor_view import TensorView
 
     found = wait(
-        lambda _: driver.open_any(
+        lambda _: open_any(
             target,
             path,
             mode=mode,

@@ -2,3 +2,7 @@
 
 Import its modules directly. `conformance` needs pytest; the other modules need no further package.
 """
+
+from aiozarr.stores.trace_store import LatencyStore
+
+__all__ = ["LatencyStore"]

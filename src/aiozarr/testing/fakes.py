@@ -24,6 +24,8 @@ from aiozarr.stores.memory_store import MemoryStore
 from aiozarr.stores.wrapper_store import WrapperStore, entries_of
 from aiozarr.testing.faults import Action, Call, Corrupt, Delay, Hang, LoseResponse, Plan
 
+__all__ = ["FakeStore", "FaultyStore"]
+
 
 class _CountedCalls:
     """The calls of a store, and the faults that happen to them."""

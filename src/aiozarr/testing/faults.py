@@ -17,6 +17,25 @@ from typing import TypeAlias
 
 from aiozarr.model import ByteRange, Value
 
+__all__ = [
+    "Action",
+    "Call",
+    "Corrupt",
+    "Delay",
+    "Hang",
+    "LoseResponse",
+    "Plan",
+    "any_of",
+    "before",
+    "every",
+    "first",
+    "nth",
+    "on_key",
+    "on_operation",
+    "seeded",
+    "since",
+]
+
 
 @dataclass(slots=True)
 class Call:

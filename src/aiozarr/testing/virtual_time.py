@@ -25,6 +25,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from aiozarr.common.concurrency import jitter_source
 
+__all__ = ["DeadlockError", "VirtualTimeLoop", "in_virtual_time", "run_virtual"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

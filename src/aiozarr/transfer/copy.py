@@ -14,7 +14,7 @@ from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, current_recorder, name_operation, network_requests, observed
+from aiozarr.schedule.events import Report, current_recorder, name_operation, nested_report, network_requests, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
@@ -152,7 +152,7 @@ async def copy(
 
     async def work(engine: Engine) -> CopyReport:
         # A separate record, because the result counts this copy alone.
-        report = Report(outer=outer)
+        report = nested_report(outer)
 
         async with AsyncExitStack() as stack:
             source_store = child_store(await opened(stack, source, source_options, settings), path)
@@ -246,7 +246,7 @@ async def copy_one(
         FileNotFoundError: the object is gone.
         StoreError: the object could not be copied.
     """
-    started, report = perf_counter(), Report(outer=current_recorder())
+    started, report = perf_counter(), nested_report(current_recorder())
     counters = CopyCounters(is_dry_run=rules.dry_run)
     counters.add_listed(entry)
     policy = CopyPolicy(rules.verify, if_absent=not rules.may_replace)

@@ -18,7 +18,7 @@ from aiozarr.engine.copy import CopiedObject, CopyRoute, Download, ObjectCopier
 from aiozarr.errors import ChangedError, CopyError, InvalidKeyError, NodeNotFoundError, StoreError
 from aiozarr.metadata.format_rules import ancestors
 from aiozarr.model import Entry, Value, check_key
-from aiozarr.schedule.events import network_requests
+from aiozarr.schedule.events import add_operation, network_requests
 from aiozarr.stores import BlockingStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
@@ -104,7 +104,7 @@ class CopyOperation:
                     await self._copy_destination.close()
         finally:
             seconds = perf_counter() - started
-            self.copier.totals.operation(seconds=seconds)
+            add_operation(self.copier.totals, seconds=seconds)
         return self._counters.report(
             seconds=seconds,
             requests=network_requests(self.copier.totals),

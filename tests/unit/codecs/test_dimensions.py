@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import InvalidMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 
 ts = pytest.importorskip("tensorstore", reason="TensorStore is the oracle of these tests")
 

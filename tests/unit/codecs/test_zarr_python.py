@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 
 zarr = pytest.importorskip("zarr", reason="zarr-python is the oracle of these tests", minversion="3.1")
 

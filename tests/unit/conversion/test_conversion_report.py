@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aiozarr import ConversionReport
+from aiozarr.results import ConversionReport
 
 
 def test_a_report_prints_its_counts_and_the_first_failures() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ShardLayout
+from aiozarr.codecs.chunk_layouts import ShardLayout
 from aiozarr.engine import Engine
 from aiozarr.engine.decoder import MIN_INDEX_BYTES
 from aiozarr.engine.engine import MAX_STARTS_PER_TURN

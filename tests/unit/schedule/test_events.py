@@ -6,15 +6,26 @@ import dataclasses
 
 import pytest
 
-from aiozarr.schedule.events import Report, RequestEvent, Totals, current_recorder, origin_url, record
+from aiozarr.schedule.events import (
+    Report,
+    RequestEvent,
+    Totals,
+    add_requests,
+    current_recorder,
+    nested_report,
+    origin_url,
+    record,
+)
 
 
 def test_added_totals_count_in_the_record_and_in_outer_records_by_origin() -> None:
     outer = Report()
-    inner = Report(outer=outer)
-    inner.add("s3://bucket/a.zarr", Totals(requests=2, retries=1, bytes_fetched=10, bytes_wanted=7, queue_seconds=0.5))
-    inner.add("s3://bucket/b.zarr", Totals(requests=1, decode_seconds=0.25))
-    outer.add("https://host:1/c", Totals(bytes_written=3, encode_seconds=1.0, request_seconds=2.0))
+    inner = nested_report(outer)
+    add_requests(
+        inner, "s3://bucket/a.zarr", Totals(requests=2, retries=1, bytes_fetched=10, bytes_wanted=7, queue_seconds=0.5)
+    )
+    add_requests(inner, "s3://bucket/b.zarr", Totals(requests=1, decode_seconds=0.25))
+    add_requests(outer, "https://host:1/c", Totals(bytes_written=3, encode_seconds=1.0, request_seconds=2.0))
     assert (inner.requests, inner.retries, inner.over_read, inner.decode_seconds) == (3, 1, 3, 0.25)
     assert inner.origins == {"s3://bucket": Totals(3, 1, 7, 10, queue_seconds=0.5, decode_seconds=0.25)}
     assert outer.origins == {
@@ -27,17 +38,17 @@ def test_added_totals_count_in_the_record_and_in_outer_records_by_origin() -> No
 def test_the_sums_of_origins_are_those_of_the_report() -> None:
     report = Report()
     each = Totals(**{name.name: number for number, name in enumerate(dataclasses.fields(Totals), 1)})
-    report.add("file:///a", each)
-    report.add("memory://b", each)
+    add_requests(report, "file:///a", each)
+    add_requests(report, "memory://b", each)
     for name in dataclasses.fields(Totals):
         assert getattr(report, name.name) == 2 * getattr(each, name.name)
 
 
 def test_origins_are_a_copy() -> None:
     report = Report()
-    report.add("memory://a", Totals(requests=1))
+    add_requests(report, "memory://a", Totals(requests=1))
     before = report.origins
-    report.add("memory://a", Totals(requests=1))
+    add_requests(report, "memory://a", Totals(requests=1))
     assert before["memory://a"].requests == 1
     assert report.origins["memory://a"].requests == 2
 
@@ -79,6 +90,7 @@ def test_a_context_has_one_recorder_and_the_one_around_it_comes_back() -> None:
     with record() as outer:
         with record() as inner:
             assert current_recorder() is inner
-            assert inner.outer is outer
+            add_requests(inner, "memory://a", Totals(requests=1))
+            assert outer.requests == 1
         assert current_recorder() is outer
     assert current_recorder() is None

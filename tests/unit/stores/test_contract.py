@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from aiozarr.errors import InvalidKeyError, UnsupportedOperationError
 from aiozarr.model import ByteRange, Entry, Range, Supports, Value, Version, check_key, resolve_range
-from aiozarr.stores import Store, byte_view
+from aiozarr.stores import Store
+from aiozarr.stores.contract import byte_view
 
 
 class OnlyReads(Store):

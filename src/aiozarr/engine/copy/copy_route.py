@@ -17,8 +17,9 @@ from aiozarr.engine.scheduled_store import ScheduledStore
 from aiozarr.errors import StoreError
 from aiozarr.model import Entry, Range, Value, Version
 from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore, LocalStore, Store, byte_view
+from aiozarr.stores import BlockingStore, LocalStore, Store
 from aiozarr.stores.capabilities import CopyFromStore, NowaitStore, UploadStore
+from aiozarr.stores.contract import byte_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

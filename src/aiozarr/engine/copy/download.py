@@ -20,7 +20,7 @@ from aiozarr.engine.operation import Operation
 from aiozarr.engine.worker_pool import WorkItem
 from aiozarr.errors import ChangedError, LimitError, ShortReadError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Totals
+from aiozarr.schedule.events import Totals, add_requests, listener_of
 from aiozarr.stores import BlockingStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Download(Operation, ResponseHandler):
             state.queue_for(copier.source),
             settings=settings,
             # A listener receives an event for each request, and the sums are made from the events.
-            report=report if report.has_listener else None,
+            report=None if listener_of(report) is None else report,
             progress=None,
             total=1,  # not known while the listing streams
             bytes_total=settings.max_bytes_in_flight,
@@ -123,8 +123,8 @@ class Download(Operation, ResponseHandler):
 
     def add_to_report(self) -> None:
         if self.observer is None:
-            self.copier.totals.add(self.copier.source.url, self._reads)
-        self.copier.totals.add(self.copier.destination.url, self._written)
+            add_requests(self.copier.totals, self.copier.source.url, self._reads)
+        add_requests(self.copier.totals, self.copier.destination.url, self._written)
         self._reads, self._written = Totals(), Totals()
 
     # --- an object's way ---------------------------------------------------------------------------------------------

@@ -36,9 +36,10 @@ from aiozarr.errors import (
 from aiozarr.memory import empty_bytes
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry, IfAbsent, Precondition, Range, Value, Version
-from aiozarr.schedule.events import Report, Totals
+from aiozarr.schedule.events import Report, Totals, add_requests
 from aiozarr.settings import Settings
-from aiozarr.stores import BlockingStore, LocalStore, Store, byte_view
+from aiozarr.stores import BlockingStore, LocalStore, Store
+from aiozarr.stores.contract import byte_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -342,10 +343,10 @@ class ObjectCopier:
                     await for_each(store, range(len(entries)), concurrency=len(entries))
             return outcomes
         finally:
-            self.totals.add(source.url, reads)
+            add_requests(self.totals, source.url, reads)
             if isinstance(destination, BlockingStore):
                 self.engine.invalidate(destination, None)
-                self.totals.add(destination.url, writes)
+                add_requests(self.totals, destination.url, writes)
 
     def _read_now(self, source: BlockingStore, entry: Entry, reads: Totals) -> Value | Exception | bool:
         """Read one object in the calling worker: its error, or False if it is not as listed or may be read later."""

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numcodecs import blosc as native
 
-from aiozarr.codecs import BloscCodec
-from aiozarr.codecs.blosc import FORMAT
+from aiozarr.codecs.blosc import FORMAT, BloscCodec
 from aiozarr.codecs.chain import strict_copy
 from aiozarr.errors import CodecError
 

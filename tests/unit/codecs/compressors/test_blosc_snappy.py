@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.codecs import BloscCodec
+from aiozarr.codecs.blosc import BloscCodec
 from aiozarr.codecs.blosc_snappy import decompress, snappy_decompress
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.codecs import GzipCodec
 from aiozarr.codecs import gzip as inflate
+from aiozarr.codecs.gzip import GzipCodec
 from aiozarr.errors import CodecError
 from tests.support.inflate_libraries import inflating
 

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs import zstd as native
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ZstdCodec, zstd
-from aiozarr.codecs.zstd import FrameError, scan, standard_headers
+from aiozarr.codecs import ArraySpec, zstd
+from aiozarr.codecs.codec_pipeline import CodecPipeline
+from aiozarr.codecs.zstd import FrameError, ZstdCodec, scan, standard_headers
 from aiozarr.errors import CodecError
 
 MAGIC = b"\x28\xb5\x2f\xfd"

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, BytesBytesCodec, CodecPipeline, get_codec, register_codec
+from aiozarr.codecs import ArraySpec, BytesBytesCodec, get_codec, register_codec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

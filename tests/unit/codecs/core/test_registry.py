@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, get_codec, registry
+from aiozarr.codecs import ArraySpec, get_codec, registry
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import UnsupportedMetadataError
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 Values = np.ndarray[Any, Any]

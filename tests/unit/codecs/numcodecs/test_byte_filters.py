@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.codecs import BytesBytesCodec, CodecPipeline, get_codec
+from aiozarr.codecs import BytesBytesCodec, get_codec
 from aiozarr.codecs.chain import strict_copy
 from aiozarr.codecs.codec import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS
 from aiozarr.errors import ChecksumError, CodecError, InvalidMetadataError, UnsupportedMetadataError
 from tests.support.inflate_libraries import inflating

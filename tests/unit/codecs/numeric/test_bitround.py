@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs.bitround import BitRound
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

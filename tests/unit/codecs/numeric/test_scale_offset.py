@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

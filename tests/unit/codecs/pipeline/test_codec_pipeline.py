@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.codec_pipeline import equals_everywhere, value_test
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline, equals_everywhere, value_test
 from aiozarr.errors import ChecksumError, CodecError, UnsupportedMetadataError
 
 DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "V1", "V3", "V16"]

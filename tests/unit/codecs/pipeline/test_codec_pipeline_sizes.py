@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs.registry import codec_registry
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
-from aiozarr.codecs.codec_pipeline import DIAGNOSED_BYTES, MAX_PADDING_FACTOR
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import DIAGNOSED_BYTES, MAX_PADDING_FACTOR, CodecPipeline
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 BLOSC = {

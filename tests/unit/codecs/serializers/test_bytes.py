@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, BytesCodec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.bytes import BytesCodec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 RECORD = np.dtype(

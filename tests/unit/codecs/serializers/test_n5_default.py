@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 0]}}

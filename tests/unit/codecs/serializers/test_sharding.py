@@ -10,7 +10,9 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.chunk_layouts import ShardLayout
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import ChecksumError, CodecError
 from aiozarr.model import Range, Suffix, resolve_range
 

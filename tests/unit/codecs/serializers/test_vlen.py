@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numcodecs.vlen import VLenBytes, VLenUTF8
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
 from aiozarr.codecs.chain import parse_chain, strict_copy
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
 STRINGS: list[Any] = [np.dtype(object)]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.errors import CodecError, InvalidMetadataError, UnsupportedMetadataError
 
 zfpy = pytest.importorskip("zfpy", reason="the extra 'codecs' is not installed")

@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 from numcodecs.abc import Codec as NumcodecsCodec
 from numcodecs.registry import codec_registry
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.v2_elements import BYTES_CODEC_IDS, parse_v2_dtype
 from aiozarr.errors import CodecError, InvalidMetadataError, MetadataError, UnsupportedMetadataError
 from aiozarr.metadata.v2_encoding import BYTES_CODECS

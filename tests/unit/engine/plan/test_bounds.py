@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.partial_plan import PartialChunkPlanner
 from aiozarr.engine.plan import MergeLimitBounds, may_be_whole, most_ranges
 from aiozarr.grid.axes import regular_axes

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, ShardLayout
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.chunk_layouts import ShardLayout
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.partial_plan import MIN_REQUEST_COST, PartialChunkPlanner, Ranges, whole_bound, whole_request
 from aiozarr.grid.axes import regular_axes
 from aiozarr.grid.chunk_grid import project

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine import InlinePool
 from aiozarr.engine.chunk_request import RangeCoalescer
 from aiozarr.engine.fetch_request import FetchRequest

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine import in_flight
 from aiozarr.engine.decoder import BatchOutput, ChunkDecoder, kept_copy
 from aiozarr.engine.in_flight import ChunkDelivery, ChunkSet, ChunksInFlight, DecodeChunks, Subscription

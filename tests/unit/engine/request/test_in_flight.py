@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.in_flight import (
     DEFAULT_OUTCOME_KEY,
     ChunkDelivery,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.codecs import CodecPipeline
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine import Engine, in_flight
 from aiozarr.engine.in_flight import ChunkDelivery, DecodeChunks
 from aiozarr.errors import MissingChunkError, PermissionDeniedError, ThrottledError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ShardIndex
+from aiozarr.codecs.chunk_layouts import ShardIndex
 from aiozarr.engine import Engine
 from aiozarr.engine.shard_index import IndexCache, IndexEntry
 from aiozarr.errors import ChecksumError, CodecError, MissingChunkError

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr import memory
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine import decoder
 from aiozarr.engine.decoder import thread_decoder
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiozarr.codecs import ArraySpec, CodecPipeline, zstd
+from aiozarr.codecs import ArraySpec, zstd
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.decoder import MAX_BATCH_BYTES, MAX_BATCH_CHUNKS, MAX_CHUNK_BYTES, EncodedChunks, thread_decoder
 from aiozarr.grid.advanced import select_orthogonal, select_pointwise
 from aiozarr.grid.axes import regular_axes

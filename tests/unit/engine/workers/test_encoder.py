@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from aiozarr import sync
-from aiozarr.codecs import ArraySpec, CodecPipeline
+from aiozarr.codecs import ArraySpec
+from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.engine.encoder import MAX_BLOCK_BYTES, encode_chunk, thread_encoder
 from aiozarr.grid.axes import RegularAxis
 from aiozarr.grid.projection import Projection

@@ -8,7 +8,8 @@ import pytest
 
 from aiozarr.hierarchy import changes as change_log
 from aiozarr.hierarchy.changes import ChangeLog, lineage_of
-from aiozarr.stores import LatencyStore, LocalStore, MemoryStore, PrefixStore
+from aiozarr.stores import LocalStore, MemoryStore, PrefixStore
+from aiozarr.testing import LatencyStore
 
 
 def test_a_change_of_a_node_is_one_of_all_nodes_below_it() -> None:

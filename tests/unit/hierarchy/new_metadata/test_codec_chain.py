@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.codecs import GzipCodec, get_codec
+from aiozarr.codecs import get_codec
+from aiozarr.codecs.gzip import GzipCodec
 from aiozarr.stores import MemoryStore
 
 BYTES = ("bytes", {"endian": "little"})

@@ -22,9 +22,10 @@ from aiozarr.errors import (
 )
 from aiozarr.http1.response_check import Expectation
 from aiozarr.model import IfAbsent, IfMatch, Range, Version
-from aiozarr.stores import LatencyStore, PrefixStore, ReadOnlyStore
+from aiozarr.stores import PrefixStore, ReadOnlyStore
 from aiozarr.stores.bucket.store import ObjectStore
 from aiozarr.stores.s3.region_client import S3RegionClient
+from aiozarr.testing import LatencyStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Request
 from tests.support.servers.http_server import FaultServer

@@ -15,7 +15,6 @@ import pytest
 import aiozarr
 from aiozarr.stores import (
     CacheStore,
-    LatencyStore,
     LocalStore,
     MemoryStore,
     PrefixStore,
@@ -24,6 +23,7 @@ from aiozarr.stores import (
     StoreEvent,
     TraceStore,
 )
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.fakes import FakeStore
 
 VALUES = np.arange(600, dtype="i4").reshape(20, 30)

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from aiozarr.errors import ChangedError
 from aiozarr.model import ByteRange, Range, Suffix, Value
-from aiozarr.stores import CacheStore, LatencyStore, MemoryStore, PrefixStore, Store
+from aiozarr.stores import CacheStore, MemoryStore, PrefixStore, Store
 from aiozarr.stores.wrapper_store import StoreOperation
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.virtual_time import run_virtual
 
 T = TypeVar("T")

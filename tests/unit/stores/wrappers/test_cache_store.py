@@ -15,7 +15,8 @@ import pytest
 
 from aiozarr.errors import ChangedError, StoreError, ThrottledError
 from aiozarr.model import ByteRange, Entry, Range, Suffix, Value, Version
-from aiozarr.stores import CacheStore, HTTPStore, LatencyStore, MemoryStore, Store
+from aiozarr.stores import CacheStore, HTTPStore, MemoryStore, Store
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.faults import first, on_operation
 from aiozarr.testing.virtual_time import in_virtual_time

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from aiozarr.stores import LatencyStore, MemoryStore, Store
+from aiozarr.stores import MemoryStore, Store
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.fakes import FakeStore
 from aiozarr.testing.virtual_time import in_virtual_time, run_virtual
 

@@ -16,7 +16,6 @@ from aiozarr.errors import UnsupportedOperationError
 from aiozarr.model import Entry, Supports, Version
 from aiozarr.stores import (
     CacheStore,
-    LatencyStore,
     LocalStore,
     MemoryStore,
     PrefixStore,
@@ -26,6 +25,7 @@ from aiozarr.stores import (
     TraceStore,
     WrapperStore,
 )
+from aiozarr.testing import LatencyStore
 from aiozarr.testing.fakes import FakeStore
 
 PUBLIC = sorted(name for name in vars(Store) if not name.startswith("_"))
