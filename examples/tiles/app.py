@@ -58,7 +58,7 @@ async def stats() -> JSONResponse:
 @app.get("/tiles/{z}/{x}/{y}.png")
 async def tile(request: Request, z: int, x: int, y: int) -> Response:
     if not (0 <= z < len(app.state.levels) and 0 <= x < 1 << z and 0 <= y < 1 << z):
-        raise HTTPException(404, "there is no such tile")
+        raise HTTPException(404, "this tile does not exist")
     size, counts = app.state.tile, app.state.counts
     view = app.state.levels[z][y * size : (y + 1) * size, x * size : (x + 1) * size]
     try:
