@@ -79,10 +79,14 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar."""
+    """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar.
+
+    A name that contains the given one, as `merge_gap_bytes` contains "gap", is similar too.
+    """
     from difflib import get_close_matches  # imported here because few names are wrong
 
-    nearest = get_close_matches(str(name)[:200], list(known), n=1)
+    given, names = str(name)[:200], list(known)
+    nearest = get_close_matches(given, names, n=1) or [each for each in names if len(given) > 2 and given in each]
     return f"did you mean {nearest[0]!r}?" if nearest else otherwise
 
 

@@ -133,6 +133,10 @@ class Array(UnreadValues, Node[AsyncArray]):
             values = convert_values(values, self.dtype)
         return wait(lambda _: self._async.append(values, axis))
 
+    def with_settings(self, **changes: Any) -> Array:
+        """Return a handle of this array with other settings, without I/O; see `aiozarr.Array.with_settings`."""
+        return Array(self._async.with_settings(**changes))
+
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle whose chunks go through `transformer`; see `aiozarr.Array.with_storage_transformer`."""
         return Array(self._async.with_storage_transformer(transformer))
