@@ -59,7 +59,7 @@ help: ## this list
 # $(1): the folder, $(2): the interpreter, $(3): the dependency group. pip is upgraded first: `--group` needs 25.1. Half of
 # pip's time is the compilation of modules, most of which nothing imports: the tests of other projects, and moto's services.
 define environment
-	@test -n "$(2)" || { echo "Python 3.11 to 3.14 was not found on PATH or below ~/.pyenv: name one with make PYTHON=/path/to/python" >&2; exit 1; }
+	@test -n "$(2)" || { echo "no Python from 3.11 to 3.14 on PATH or below ~/.pyenv; name one with make PYTHON=/path/to/python" >&2; exit 1; }
 	@echo "Building $(1) with $(2) ..."
 	@rm -rf $(1)
 	@$(2) -m venv $(1)
@@ -78,8 +78,19 @@ $(NEWEST)/$(READY): pyproject.toml
 
 # --- the two commands ---------------------------------------------------------------------------------------------------
 
-demo: $(VENV)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value; STORE=gs, az, local, memory: elsewhere
-	@$(BIN)/python -m scripts.demo $(if $(STORE),--store $(STORE)) $(DEMO)
+# The demo needs an S3 server and little else. The daily environment has it; without one, a small environment is built.
+DEMO_ENVIRONMENT := $(if $(wildcard $(VENV)/$(READY)),$(VENV),.venv-demo)
+demo: $(DEMO_ENVIRONMENT)/$(READY) ## read and copy a few hundred MiB from an embedded S3 server, and check every value; STORE=gs, az, local, memory: elsewhere
+	@$(DEMO_ENVIRONMENT)/bin/python -m scripts.demo $(if $(STORE),--store $(STORE)) $(DEMO)
+
+.venv-demo/$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "no Python from 3.11 to 3.14 on PATH or below ~/.pyenv; name one with make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Building .venv-demo with $(PYTHON): aiozarr, moto (an S3 server) and rich, about half a minute ..."
+	@rm -rf .venv-demo
+	@$(PYTHON) -m venv .venv-demo
+	@.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable . --group demo
+	@touch $@
 
 test: ## everything: the tests on the oldest and the newest Python, and all static checks
 	@$(MAKE) --no-print-directory -j $(JOBS) environments
@@ -165,9 +176,23 @@ docs: $(VENV)/$(READY) ## build the documentation into site/
 docs-serve: $(VENV)/$(READY) ## the documentation on http://127.0.0.1:8000, rebuilt as it is written
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
+# Without BENCH all of it runs, and the figures go to docs/figures.json and from there to README and the documentation.
+COMPARE := -m benchmarks.compare --peers-python $(PEERS)/bench/bin/python
+FIGURES_FILE := --figures docs/figures.json
 bench: $(VENV)/$(READY) ## compare with other readers, over a local server with latency; BENCH="--quick" takes two minutes, see BENCH="--help"
 	@scripts/make_bench_peers.sh $(PEERS)/bench $(PYTHON_NEWEST)
-	@$(BIN)/python -m benchmarks.compare --peers-python $(PEERS)/bench/bin/python $(BENCH)
+ifdef BENCH
+	@$(BIN)/python $(COMPARE) $(BENCH)
+else
+	@$(BIN)/python $(COMPARE) $(FIGURES_FILE)
+	@$(BIN)/python $(COMPARE) $(FIGURES_FILE) --scenarios service
+	@$(BIN)/python $(COMPARE) $(FIGURES_FILE) --scenarios medium,small,shard-plane --me zarr-aiozarr --peers zarr-python,zarr-python@128
+	@$(BIN)/python -m benchmarks.many $(FIGURES_FILE) --peers-python $(PEERS)/bench/bin/python
+	@$(BIN)/python -m benchmarks.tiles $(FIGURES_FILE)
+	@$(BIN)/python -m benchmarks.memory $(FIGURES_FILE) --size 128MiB
+	@$(BIN)/python -m benchmarks.rechunk $(FIGURES_FILE) --rounds 2
+	@$(BIN)/python -m scripts.make_figures
+endif
 
 bench-stages: $(VENV)/$(READY) ## the cost of each stage of a read, growth curves, and memory; QUICK=1: shorter
 	@$(BIN)/python -m benchmarks.stages $(if $(QUICK),--quick)
@@ -181,5 +206,5 @@ dist: $(VENV)/$(READY) ## sdist and wheel into dist/
 	@$(BIN)/python -m build --quiet
 
 clean: ## remove environments, caches and everything built
-	rm -rf .venv .venv-newest .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* fuzz-findings dist build site
+	rm -rf .venv .venv-newest .venv-demo .venv-peers .servers .ecosystem .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* fuzz-findings dist build site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

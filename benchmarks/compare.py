@@ -19,6 +19,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import add_section, medians
 from benchmarks.import_time import PEER_STATEMENTS, STATEMENTS, import_lines, import_seconds
 from benchmarks.layouts import CODECS, MIB, Layout, size_of
 from benchmarks.peers import BEST, BUCKET, PEERS, split
@@ -60,6 +61,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--python-server", action="store_true", help="use the server in Python although nginx is there")
     parser.add_argument("--folder", type=Path, help="where the arrays are kept (default: below the temporary folder)")
     parser.add_argument("--json", type=Path, help="write everything that was measured to this file")
+    parser.add_argument("--figures", type=Path, help="update the sections of this run in docs/figures.json")
     return parser
 
 
@@ -212,8 +214,11 @@ def main() -> int:
             console.print(comparison(scenario, found[scenario.name], args.me, ratio(found[scenario.name], args.me)))
         if service:
             root, names = f"{server.url}/{BUCKET}", [layout.name for layout in service]
+            loads: dict[str, Any] = {}
             for title, outcomes in compare_services(everyone, pythons, root, names, args.rounds):
                 console.print(service_table(f"service: {title}", outcomes))
+                loads[title] = medians(outcomes)
+            add_section(args.figures, "service", {"loads": loads})
         imports = import_seconds(
             dict.fromkeys(STATEMENTS, sys.executable) | {each: str(args.peers_python) for each in PEER_STATEMENTS},
             {**STATEMENTS, **PEER_STATEMENTS},
@@ -222,6 +227,12 @@ def main() -> int:
         for line in import_lines(imports):
             console.print(line)
         console.print(summary({name: ratio(outcomes, args.me) for name, outcomes in found.items()}))
+        if found:
+            section = "reads" if args.me == "aiozarr" else args.me
+            medians_by_name = {name: medians(outcomes) for name, outcomes in found.items()}
+            add_section(args.figures, section, {"server": server.name, "scenarios": medians_by_name})
+        if args.me == "aiozarr":
+            add_section(args.figures, "imports", {"seconds": imports})
         if args.json:
             measured = {**_plain(found, server, args.me), "import_seconds": imports}
             args.json.write_text(json.dumps(measured, indent=1), "utf-8")

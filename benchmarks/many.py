@@ -233,7 +233,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="processes of each library, in turn (%(default)s)")
     parser.add_argument("--tiny", action="store_true", help="hardly any work: whether it runs at all")
     parser.add_argument("--peers-python", default=sys.executable, help="the interpreter that has the peers")
-    parser.add_argument("--folder", type=Path, help="write the first table there as Markdown, and a picture of it")
+    parser.add_argument("--folder", type=Path, help="write a picture of the first table there")
+    parser.add_argument("--figures", type=Path, help="update the sections `many` and `lone` of docs/figures.json")
     parser.add_argument(
         "--measure", nargs=4, metavar=("LIBRARY", "OPERATION", "COUNT", "TARGET"), help=argparse.SUPPRESS
     )
@@ -243,9 +244,10 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(library, operation, int(count), target))))
         return
     # Imported here: the interpreters of the peers may lack them.
+    from benchmarks.figures import add_section, table_section
     from benchmarks.server import served
     from benchmarks.svg import picture
-    from benchmarks.table import console_of, markdown, rows_table
+    from benchmarks.table import console_of, rows_table
 
     counts = dict.fromkeys(COUNTS, (1, 2)) | {"element": (1,)} if args.tiny else COUNTS
     pythons = {library: sys.executable if library == "aiozarr" else str(args.peers_python) for library in LIBRARIES}
@@ -266,13 +268,13 @@ def main() -> None:
         headings += [name for each in LIBRARIES[1:] for name in (each, "×", "MB", "ratio")]
         rows = list(grown(found, counts))
         console.print(rows_table("The cost of one of many", headings, rows))
+        add_section(args.figures, "many", table_section(headings, rows))
         if args.folder:
             curves = {}
             for operation in ("read", "write", "points", "members"):
                 kept = [(count, found["aiozarr", operation, count]) for count in counts[operation]]
                 curves[operation] = [(float(count), each["seconds"]) for count, each in kept if each is not None]
             args.folder.mkdir(parents=True, exist_ok=True)
-            (args.folder / "many.md").write_text(markdown(headings, rows) + "\n", "utf-8")
             (args.folder / "many.svg").write_text(picture("seconds by count", "count", "seconds", curves), "utf-8")
         rows = []
         with served(Path(folder), 0.0, python=args.tiny) as server:
@@ -285,6 +287,7 @@ def main() -> None:
                 rows += _lone_rows(where, {library: medians(each) for library, each in lone.items()})
         headings = ["microseconds", *LIBRARIES, "of tensorstore", "of zarr-python"]
         console.print(rows_table("Single reads of 32 KiB, one after another", headings, rows))
+        add_section(args.figures, "lone", table_section(headings, rows))
 
 
 def _lone_rows(where: str, found: Mapping[str, Figures | None]) -> Iterator[list[str]]:

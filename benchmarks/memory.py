@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import aiozarr
+from benchmarks.figures import add_section, table_section
 from benchmarks.layouts import KIB, MIB, Layout, said, size_of
 from benchmarks.meter import peak, reset_peak, resident
 from benchmarks.server import REPOSITORY, served
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--python-server", action="store_true", help="use the server in Python although nginx is there")
     parser.add_argument("--tiny", action="store_true", help="one layout of 256 KiB and one limit: as the tests run it")
     parser.add_argument("--child", nargs=2, metavar=("TARGET", "BYTES"), help=argparse.SUPPRESS)
+    parser.add_argument("--figures", type=Path, help="update the section `memory` of docs/figures.json")
     args = parser.parse_args()
     if args.child:
         target, in_flight = args.child
@@ -61,6 +63,7 @@ def main() -> None:
                     rows.append((f"{name}, {place}", *[f"{each / MIB:.0f}" for each in found]))
         title = f"peak MiB above the result of {said(args.size)}, by Settings.max_bytes_in_flight ({server.name})"
     console_of().print(rows_table(title, ("array", *limits), rows))
+    add_section(args.figures, "memory", table_section(("array", *limits), rows))
 
 
 def child(target: str, in_flight: int) -> int:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from aiozarr import sync
+from benchmarks.figures import add_section, table_section
 from benchmarks.layouts import MIB, said, size_of
 from benchmarks.meter import peak
 from benchmarks.server import REPOSITORY
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="in which both run in turn (1)")
     parser.add_argument("--tiny", action="store_true", help="4 MiB: as the tests run it")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--figures", type=Path, help="update the section `rechunk` of docs/figures.json")
     args = parser.parse_args()
     if args.child:
         runner, source, result, memory = args.child
@@ -102,6 +104,7 @@ def main() -> None:
                 rows.append((runner, f"{found['seconds']:.1f}", f"{found['cpu']:.1f}", *mib))
     headers = ("by", "seconds", "CPU seconds", "peak MiB", "written MiB")
     console_of().print(rows_table(f"{said(size)} from maps to time series", headers, rows))
+    add_section(args.figures, "rechunk", {"size": said(size), **table_section(headers, rows)})
     print(plan)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.figures import add_section, table_section
 from benchmarks.server import REPOSITORY, served
 from benchmarks.server_status import requests_of
 from benchmarks.table import console_of, rows_table
@@ -127,7 +128,7 @@ async def ask(address: str, clients: int, seconds: float, *, leave: float) -> tu
     return len(times) / elapsed, times[len(times) // 2], times[int(len(times) * 0.99)]
 
 
-async def run(root: str, clients: int, seconds: float, leaves: list[float]) -> None:
+async def run(root: str, clients: int, seconds: float, leaves: list[float], figures_file: Path | None) -> None:
     rows = []
     url = f"{root}/pyramid.zarr"
     services = {
@@ -144,6 +145,7 @@ async def run(root: str, clients: int, seconds: float, leaves: list[float]) -> N
             rows.append([name, f"{leave:.0%}", *figures])
     headings = ["service", "leave early", "tiles a second", "median ms", "99 % ms", "requests to the store"]
     console_of().print(rows_table(f"{clients} clients of a tile service", headings, rows))
+    add_section(figures_file, "tiles", table_section(headings, rows))
 
 
 def main() -> None:
@@ -154,11 +156,12 @@ def main() -> None:
     parser.add_argument("--leave", type=float, nargs="+", default=[0.0, 0.5], help=shares)
     parser.add_argument("--latency", type=float, default=20.0, help="ms to the first byte of each answer (%(default)s)")
     parser.add_argument("--python-server", action="store_true", help="use the server in Python although nginx is there")
+    parser.add_argument("--figures", type=Path, help="update the section `tiles` of docs/figures.json")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(example("make_store").main(str(Path(folder) / "pyramid.zarr"), LEVELS))
         with served(Path(folder), args.latency / 1000, python=args.python_server) as server:
-            asyncio.run(run(server.url, args.clients, args.seconds, args.leave))
+            asyncio.run(run(server.url, args.clients, args.seconds, args.leave, args.figures))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,12 @@ def boxes(shape: tuple[int, ...]) -> list[Region]:
     return found
 
 
+def requests_of(report: aiozarr.Report) -> int:
+    """The requests to servers, without the reads and writes of local files, unless there was nothing else."""
+    remote = [totals.requests for origin, totals in report.origins.items() if "://" in origin and origin[:5] != "file:"]
+    return sum(remote) or report.requests
+
+
 @dataclass
 class Step:
     """One line of the table; `nbytes` are those of the values as the caller holds them, or of the objects copied."""
@@ -85,7 +91,7 @@ class Step:
         moved = (report.bytes_wanted, report.bytes_fetched, report.bytes_written)
         return (
             self.name,
-            f"{report.requests:,}",
+            f"{requests_of(report):,}",
             *(f"{count / MIB:,.1f}" if count else "" for count in moved),
             f"{self.seconds:.2f}",
             f"{self.nbytes / MIB / self.seconds:,.0f}",

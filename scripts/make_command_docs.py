@@ -22,21 +22,25 @@ TARGET, SRC and DST are URLs, local paths or zip archives, which the path of a n
 
 ## Selections
 
-`--select` of `cat`, `plot`, `plan`, `cp` and `convert` has one item for each dimension that is cut: by the name of the
-dimension (`time=0:24,lat=45.0..60.0`), by its number (`0=0:24`), or by position (`0:24,45.0..60.0`). Options by
-name can be repeated, and add up. A selection without any element is an error.
+`--select` of `cat`, `plot`, `plan` and `convert` has one item for each dimension that is cut. An item names the
+dimension (`time=0:24,lat=45..60`) or its number (`0=0:24`). Without names, the items follow the order of the dimensions
+(`0:24,45..60`). If the option is repeated, all items apply; two items for one dimension are an error. A selection
+without any element is an error, too.
 
 | item | elements |
 |---|---|
-| `5`, `-1` | one index; `cat` and `plot` drop the dimension, `cp` and `convert` keep it with length 1 |
-| `0:24`, `100:`, `::10` | indexes from start to stop, which is not included; `cp` and `convert` take no step |
-| `45.0..60.0`, `2020-01..2020-03`, `2020..2021` | coordinates, both bounds included, in either order |
-| `-10.5:10.5` | the same: bounds with a colon are coordinates if one of them is no integer |
+| `5`, `-1` | one index; `cat` and `plot` drop the dimension, `convert` keeps it with length 1 |
+| `0:24`, `100:`, `::10` | indexes from start to stop, which is not included; `convert` takes no step |
+| `45..60`, `2020-01..2020-03`, `2020..2021` | coordinates, both bounds included, in either order |
 | `45.5`, `2020-01-01`, `band=red` | the elements of one coordinate; words by name only |
-| `...` | by position: all dimensions that are not named |
+| `...` | without names: all dimensions that have no item |
+
+A colon always separates indexes, and two dots always separate coordinates. `lat=45` is an index; `lat=45..45` is the
+coordinate.
 
 Coordinates of a dimension are the values of the one-dimensional array of its name and length, beside the array or in a
-group above. `cp` of a group cuts all its arrays that have the dimension.
+group above. `convert` of a group cuts all arrays that have the dimension, coordinates included. In Python,
+[`aiozarr.convert`](copies.md) takes the same items: `select={"time": "2020-01..2020-03", "x": "0:24"}`.
 
 Numbers with `units` such as `days since 2000-01-01` are times of their `calendar`, and so are times of numpy. cftime
 decodes them: `pip install 'aiozarr[times]'` installs it, and selections by index need no extra. A time is written as
@@ -61,34 +65,31 @@ JSON_MEMBERS = {
     "attributes",
     "tree": "path, kind, zarr_format, shape, data_type, dimension_names, error",
     "ls": "type, key, size, version",
-    "stat": "url, key, size, version",
-    "du": "prefix, objects, bytes",
     "cat": "index, value",
     "plan": "array, shape, exact, sharded, chunks, inner_chunks, missing, requests, min_requests, bytes, bytes_wanted, "
     "over_read, rows",
     "cp": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
-    "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
+    "deleted, missing_chunks, server_side, dry_run, seconds, requests",
     "sync": "type, source, destination, objects, bytes, metadata_documents, failed, changed, folder_markers, skipped, "
-    "deleted, missing_chunks, server_side, rewritten, dry_run, seconds, requests",
+    "deleted, missing_chunks, server_side, dry_run, seconds, requests",
     "rm": "type, objects, bytes, removed",
-    "check": "type, equal, differs, missing, surplus, error",
+    "mv": "source, destination",
+    "diff": "type, equal, differs, missing, surplus, error",
     "verify": "type, arrays, objects, missing, bad, outside, other, bytes",
     "validate": "type, nodes, error, warning, note",
-    "convert": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
-    "reencoded, notes, failed",
-    "migrate": "type, arrays, groups, tasks, skipped, copied, bytes, bytes_read, bytes_written, requests, seconds, "
-    "reencoded, notes, failed",
+    "convert": "type, arrays, groups, tasks, skipped, bytes, bytes_read, bytes_written, requests, seconds, "
+    "notes, failed",
     "consolidate": "url, zarr_format, nodes",
 }
 """Members of the last line that `--json` prints, by command. Members are added and never removed."""
 
 JSON_LINES = {
-    "cp -n, sync -n, migrate -n": "type, action, key",
+    "cp -n, sync -n": "type, action, key",
     "convert -n": "type, source, destination, arrays, groups, max_memory, nbytes, bytes_read, requests, notes, stages",
     "info of a group": "type, url, zarr_format, store, read_only, consolidated, arrays, groups, objects_stored, "
     "bytes_stored, objects_outside, objects_other, attributes",
     "rm": "type, key, removed",
-    "check": "type, key, state, source_size, destination_size, reason",
+    "diff": "type, key, state, source_size, destination_size, reason",
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",
 }

@@ -54,7 +54,7 @@ from aiozarr.settings import Settings
 if TYPE_CHECKING:
     from aiozarr import driver, results, stores, sync
     from aiozarr.common.progress import Progress
-    from aiozarr.conversion import ConversionPlan, convert, migrate, plan_conversion
+    from aiozarr.conversion import ConversionPlan, convert, plan_conversion
     from aiozarr.driver.open_target import open  # noqa: A004  # the public name
     from aiozarr.engine import Plan
     from aiozarr.hierarchy import (
@@ -84,7 +84,7 @@ else:
             ".stores": "",
             ".sync": "",
             ".driver.open_target": "open",
-            ".conversion": "ConversionPlan convert migrate plan_conversion",
+            ".conversion": "ConversionPlan convert plan_conversion",
             ".common.progress": "Progress",
             ".engine": "Plan",
             ".hierarchy": (
@@ -150,7 +150,6 @@ __all__ = [
     "create_array",
     "create_group",
     "driver",
-    "migrate",
     "open",
     "open_array",
     "open_group",

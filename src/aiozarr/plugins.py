@@ -67,7 +67,7 @@ def load_plugin(point: str, name: str) -> object | None:
         return None
     if len({each.value for each in found}) > 1:
         packages = " and ".join(sorted({_package(each) for each in found}))
-        raise _unusable(point, name, f"the packages {packages} both announce it")
+        raise _unusable(point, name, f"the packages {packages} both register it")
     entry = found[0]
     try:
         # Not cached, because Python imports a module once, in one thread.
@@ -171,10 +171,10 @@ def check_class(given: object, *kinds: type, named: bool = True) -> None:
     """
     wanted = " or ".join(kind.__qualname__ for kind in kinds)
     if not isinstance(given, type) or not issubclass(given, kinds):
-        raise TypeError(f"a subclass of {wanted} is wanted, not {repr(given)[:200]}")
+        raise TypeError(f"expected a subclass of {wanted}, got {repr(given)[:200]}")
     if inspect.isabstract(given):
         missing = ", ".join(sorted(getattr(given, "__abstractmethods__", ())))
-        raise TypeError(f"{given.__name__} is abstract: it lacks {missing}")
+        raise TypeError(f"{given.__name__} is abstract; it needs {missing}")
     name = getattr(given, "name", None)
     if named and (not isinstance(name, str) or not name):
         raise TypeError(f"{given.__name__} needs a class attribute `name`, a non-empty str")

@@ -87,17 +87,6 @@ class TestFileSystemMadeForAnotherLoop(TestAsynchronousFileSystem):
         return FsspecStore(AsyncFiles(space=new_name(), asynchronous=True), path="top")
 
 
-class TestCacheInFrontOfAFileSystem(StoreConformance):
-    store_name = "FsspecStore, simplecache over memory"
-
-    async def make_store(self) -> Store:
-        self.name = new_name()
-        return FsspecStore(f"simplecache::memory://{self.name}", simplecache={"skip_instance_cache": True})
-
-    async def put(self, store: Store, key: str, data: Buffer) -> None:
-        fsspec.filesystem("memory").pipe_file(f"/{self.name}/{key}", bytes(data))
-
-
 class TestS3FileSystem(StoreConformance):
     store_name = "FsspecStore, s3fs"
     server_name = "moto"
@@ -149,22 +138,3 @@ class TestHTTPFileSystem(StoreConformance):
 
     async def put(self, store: Store, key: str, data: Buffer) -> None:
         self.server.put(f"some where/{key}", bytes(data))
-
-
-class TestCacheInFrontOfHTTP(TestHTTPFileSystem):
-    store_name = "FsspecStore, simplecache over http"
-    cache = "simplecache"
-
-    async def make_store(self) -> Store:
-        return FsspecStore(f"{self.cache}::{self.server.url}/some%20where", skip_instance_cache=True)
-
-
-class TestFileCacheInFrontOfHTTP(TestCacheInFrontOfHTTP):
-    store_name = "FsspecStore, filecache over http"
-    cache = "filecache"
-
-
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # fsspec's file of blocks
-class TestBlockCacheInFrontOfHTTP(TestCacheInFrontOfHTTP):
-    store_name = "FsspecStore, blockcache over http"
-    cache = "blockcache"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import aiozarr
 from aiozarr import errors
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
@@ -24,3 +25,4 @@ BASES = {"AiozarrError", "NodeError", "MetadataError"}
 def test_each_class_has_a_row_with_three_cells(name: str) -> None:
     rows = re.findall(rf"^\| `{name}` \| (.+) \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert len(rows) == 1, f"give {name} one row of three cells in docs/reference/errors.md"
+    assert name in aiozarr.__all__, f"export {name} from aiozarr, because programs catch it"

@@ -88,16 +88,6 @@ async def tree_and_other_tree(store: Store) -> None:
         await array[...].write(7)
 
 
-async def tree_to_encode(store: Store) -> None:
-    """Store a tree of format 2 with an array that format 3 cannot describe."""
-    root = await aiozarr.create_group(store, zarr_format=2)
-    delta = {"id": "delta", "dtype": ">i4"}
-    for name, filters in (("a", None), ("g/b", [delta])):
-        values = np.arange(4, dtype="i4")
-        options: dict[str, Any] = {} if filters is None else {"filters": filters}
-        await root.create_array(name, data=values, dtype=">i4", chunks=2, **options)
-
-
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
@@ -166,14 +156,6 @@ async def copy(store: Store, path: str = "dst", **options: Any) -> None:
 
 async def convert(store: Store, **options: Any) -> None:
     await aiozarr.convert(PrefixStore(store, "src"), PrefixStore(store, "dst"), **options)
-
-
-async def migrate(store: Store, **options: Any) -> None:
-    await aiozarr.migrate(store, **options)
-
-
-async def migrate_copy(store: Store, **options: Any) -> None:
-    await aiozarr.migrate(PrefixStore(store, "src"), PrefixStore(store, "dst"), **options)
 
 
 async def consolidate(store: Store) -> None:
@@ -275,29 +257,7 @@ SCENARIOS = [
                 {"done": (NodeExistsError,)},
             ),
             ("convert over a tree", tree_and_other_tree, partial(convert, overwrite=True), None, {"gap": "dst"}),
-            (
-                "migrate to another place",
-                partial(tree_below, zarr_format=2),
-                migrate_copy,
-                partial(migrate_copy, resume=True),
-                {"done": (NodeExistsError,)},
-            ),
         )
-    ),
-    *(
-        Scenario(
-            f"migrate {name}{' and erase' if erase_old else ''}",
-            prepare,
-            partial(migrate, erase_old=erase_old),
-            partial(migrate, erase_old=erase_old, resume=True),
-            (NodeNotFoundError,),
-        )
-        for name, prepare in (
-            ("format 1", array_1),
-            ("format 2", partial(tree, zarr_format=2)),
-            ("and encode", tree_to_encode),
-        )
-        for erase_old in (False, True)
     ),
 ]
 
@@ -354,7 +314,7 @@ KNOWN_EXCEPTIONS: tuple[KnownException, ...] = (
     ),
     KnownException(
         "a cancelled conversion saves its journal first, and repeats a request that fails",
-        "(convert|migrate).*",
+        "convert.*",
         "busy and cancelled",
         r"requests are repeated after the cancellation: \['[a-z/]*__aiozarr__/conversion.json'\]$",
     ),

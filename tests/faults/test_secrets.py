@@ -81,15 +81,13 @@ MAKERS: dict[str, Maker] = {
     "fsspec http, as a file system": lambda url, _: FsspecStore(
         fsspec.filesystem("http"), path=f"{with_user(url)}/x?sig={SECRET}"
     ),
-    "simplecache": lambda url, _: from_url(f"simplecache::{with_user(url)}/x?sig={SECRET}"),
-    "filecache": lambda url, _: from_url(f"filecache::{with_user(url)}/x", http={"headers": {"X-Token": SECRET}}),
-    "blockcache": lambda url, _: from_url(f"blockcache::{url}/x?sig={SECRET}"),
     "tar": lambda url, _: from_url(f"tar::{with_user(url)}/x.tar?sig={SECRET}"),
     "ftp": lambda url, _: from_url(f"ftp://user:{SECRET}@127.0.0.1:1/x"),
     "zip": lambda url, _: from_url(f"zip::{with_user(url)}/x/data.zip?sig={SECRET}"),
     "zip in s3": lambda url, _: ZipStore(s3(url), key="data.zip"),
     "prefix": lambda url, _: PrefixStore(HTTPStore(f"{with_user(url)}/x"), "a/"),
     "read-only": lambda url, _: ReadOnlyStore(s3(url)),
+    "cache_directory": lambda url, folder: from_url(f"{with_user(url)}/x?sig={SECRET}", cache_directory=folder),
     "cache": lambda url, folder: CacheStore(HTTPStore(f"{url}/x?sig={SECRET}"), 1000, folder),
     "latency": lambda url, _: LatencyStore(HTTPStore(url, token=SECRET), 0.0),
     "trace": lambda url, _: TraceStore(HTTPStore(url, token=SECRET), EVENTS.append),

@@ -195,7 +195,7 @@ SYNC: dict[str, Mistake] = {
     "copy": (
         lambda p: sync.copy(p.root / "other", p.root / "g"),
         aiozarr.CopyError,
-        "holds 3 objects, among them .*; overwrite=True replaces objects of the same key and keeps the others",
+        "already contains 3 objects, such as .*; overwrite=True replaces objects with the same key and keeps all",
     ),
     "require shape": (
         lambda p: sync.require_array(p.root / "g/temperature", shape=4, dtype="i4"),
@@ -238,12 +238,12 @@ SYNC: dict[str, Mistake] = {
     "data in mode a": (
         lambda p: sync.open_array(p.root / "x", mode="a", data=[1]),
         TypeError,
-        "open_array writes no values; create_array(..., data=values) does",
+        "open_array does not write values; use create_array(..., data=values)",
     ),
     "not consolidated": (
         lambda p: sync.open_group(p.root / "g", use_consolidated=True),
         aiozarr.InvalidMetadataError,
-        "has no consolidated metadata; use_consolidated=None reads the nodes themselves then",
+        "has no consolidated metadata; use_consolidated=None falls back to the nodes themselves",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Any array, converted to any format, layout and compression, or migrated, holds the same elements."""
+"""Any array, converted to any format, layout and compression holds the same elements."""
 
 from __future__ import annotations
 
@@ -93,20 +93,3 @@ async def test_zarr_python_reads_what_was_converted(new: NewArray, zarr_format: 
         assume(model.dtype.isbuiltin == 1)  # zarr-python has no types of ml_dtypes
         found = zarr.open_array(Path(folder) / "result", mode="r")[...]
         assert same_elements(np.asarray(found).astype(model.dtype), model)
-
-
-@given(st.one_of(v2_arrays(), v1_arrays()), st.data())
-@examples(100)
-async def test_a_migrated_array_holds_the_same_elements(new: NewArray, data: st.DataObject) -> None:
-    store = MemoryStore()
-    model = await written(store, new, data)
-    before = {entry.key: bytes(await store.get(entry.key) or b"") async for entry in store.scan()}
-    try:
-        report = await aiozarr.migrate(store)
-    except MetadataError:
-        assume(False)  # format 3 lacks the type
-    array = await aiozarr.open_array(store, zarr_format=3)
-    assert same_elements(await array[...], model)
-    after = {entry.key: bytes(await store.get(entry.key) or b"") async for entry in store.scan()}
-    assert after.items() >= before.items()
-    assert report.reencoded or after.keys() - before.keys() == {"zarr.json"}

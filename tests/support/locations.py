@@ -141,11 +141,10 @@ def _archive_over_http(context: LocationContext) -> Location:
     return Location(f"zip::{link.url}/a.zip", link=link, writable=False)
 
 
-def _cached_by_fsspec(context: LocationContext) -> Location:
-    link = context.web({f"a.zarr/{key}": data for key, data in context.values.items()})
-    options = {"simplecache": {"cache_storage": str(context.folder / f"cache-{next(_numbers)}")}}
-    url = f"simplecache::{link.url}/a.zarr"
-    return Location(url, options, link=link, writable=False, keeps_connections=True)
+def _cached(context: LocationContext) -> Location:
+    location = _http(context)
+    options = {"cache_directory": str(context.folder / f"cache-{next(_numbers)}")}
+    return Location(location.url, options, link=location.link, writable=False)
 
 
 def _s3(context: LocationContext) -> Location:
@@ -222,7 +221,7 @@ LOCATIONS: dict[str, Maker] = {
     "gs": _gcs,
     "zip": _archive,
     "zip over http": _archive_over_http,
-    "simplecache over http": _cached_by_fsspec,
+    "cache over http": _cached,
     "s3fs": _s3fs,
     "az": _azure,
     "s3 on radosgw": _radosgw,

@@ -1,4 +1,4 @@
-"""The commands convert and migrate."""
+"""The command convert."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiozarr.cli.command_group import option_text
-from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume, print_planned
+from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
 from aiozarr.cli.exit_codes import ERROR, PARTIAL
+from aiozarr.cli.help import command
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
-from aiozarr.cli.selections import resolve_region, select_option
+from aiozarr.cli.selections import name_selection, select_option
 from aiozarr.cli.targets import ParsedType, TargetOptions, copy_store_options, run
 from aiozarr.common.formatting import name_arguments
 
@@ -35,7 +36,7 @@ def parse_size(text: str) -> int:
     """Return the number of bytes of a text such as 512M or 2GiB; units are binary."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size, such as 512M or 2GiB")
+        raise ValueError(f"{text!r} is not a size, such as 512M or 2GiB")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
@@ -49,7 +50,7 @@ def parse_lengths(text: str) -> Any:
             return {name.strip(): int(length) for name, _, length in [item.partition("=") for item in items]}
         return tuple([int(item) for item in items])
     except ValueError:
-        raise ValueError(f"{text!r} is no lengths, such as 24,90,180 or time=24,lat=-1") from None
+        raise ValueError(f"{text!r} is not a list of lengths, such as 24,90,180 or time=24,lat=-1") from None
 
 
 def parse_codec(text: str) -> Any:
@@ -57,50 +58,64 @@ def parse_codec(text: str) -> Any:
     try:
         return json.loads(text) if text.lstrip().startswith("{") else text
     except ValueError as error:
-        raise ValueError(f"{text!r} is no JSON: {error}") from None
+        raise ValueError(f"{text!r} is not JSON: {error}") from None
 
 
 _lengths = ParsedType("LENGTHS", parse_lengths)
-_overwrite = click.option("--overwrite", is_flag=True, help="First erase everything that is stored at DST.")
-_resume = click.option("--resume", is_flag=True, help="Continue an interrupted run, and skip the tasks that were done.")
-_max_memory = click.option(
-    "--max-memory", type=ParsedType("SIZE", parse_size), help="Bytes in memory per process, such as 512M."
+
+
+@command(
+    "aiozarr convert --chunks time=-1,lat=10,lon=10 era5.zarr/t2m series.zarr",
+    "aiozarr convert --zarr-format 3 old.zarr new.zarr",
 )
-_workers = click.option("--workers", type=click.IntRange(1), help="The number of processes that convert.")
-
-
-@click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The format [default: as SRC].")
-@click.option("--chunks", type=_lengths, help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
-@click.option("--shards", type=_lengths, help="Shards in the same forms; none: no shards [default: as SRC].")
+@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The Zarr format of DST [default: as SRC].")
+@click.option(
+    "--chunks",
+    type=_lengths,
+    help="The chunk shape: 24,90,180 by position, time=24,lat=-1 by name (-1: the whole dimension), or auto "
+    "[default: as SRC].",
+)
+@click.option("--shards", type=_lengths, help="The shard shape in the same forms, or none [default: as SRC].")
 @click.option(
     "--codec",
     "codecs",
     type=ParsedType("CODEC", parse_codec),
     multiple=True,
-    help="A codec by name or as JSON; may be repeated [default: as SRC].",
+    help="A codec by name or as JSON. Can be repeated [default: as SRC].",
 )
-@click.option("--dtype", help="The type of the elements, such as float32.")
+@click.option("--dtype", help="The data type of DST, such as float32 [default: as SRC].")
 @click.option(
     "--casting",
     type=click.Choice(["checked", "same_value", "same_kind", "unsafe"]),
     default="checked",
     show_default=True,
-    help="The rule of casts to --dtype.",
+    help="Which conversions to --dtype are allowed.",
 )
 @select_option
-@click.option("--max-amplification", type=float, default=3.0, show_default=True, help="Repeated reads at most.")
-@click.option("--temporary", metavar="URL", help="The location of intermediate arrays [default: below DST].")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
 @click.option(
-    "--on-error", type=click.Choice(["raise", "continue"]), default="raise", show_default=True, help="As in cp."
+    "--max-amplification",
+    type=float,
+    default=3.0,
+    show_default=True,
+    help="Use intermediate arrays if SRC would be read more than this many times.",
 )
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the plan, and convert nothing.")
+@click.option("--temporary", metavar="URL", help="Where to store intermediate arrays [default: below DST].")
+@click.option(
+    "--max-memory", type=ParsedType("SIZE", parse_size), help="Use at most this much memory per process, such as 512M."
+)
+@click.option("--workers", type=click.IntRange(1), help="Convert with this many processes.")
+@click.option("--overwrite", is_flag=True, help="Delete everything that is stored at DST first.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted conversion, and skip its finished tasks.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "continue"]),
+    default="raise",
+    show_default=True,
+    help="Stop at the first region that fails, or convert all others and exit with status 6.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan, and convert nothing.")
 @copy_store_options
 @output_options
 def convert(
@@ -119,22 +134,24 @@ def convert(
     out: Output,
     **options: Any,
 ) -> None:
-    """Convert the array or the tree SRC into a new one at DST: another format, chunks, shards, codecs or type.
+    """Write a copy of the array or group SRC to DST, with another format, chunks, shards, codecs or data type.
 
-    With --dry-run only the plan is printed: how much is read, written and held in memory.
+    Everything that no option changes is kept. A DST that contains objects is refused without --overwrite or --resume.
+    The plan that --dry-run prints says how much is read, written and held in memory.
     """
     from aiozarr import conversion
 
-    async def region_of(array: Array) -> tuple[slice, ...]:
-        return await resolve_region(array, select)
+    async def name_dimensions(array: Array) -> dict[str, str]:
+        return name_selection(array, select)
 
     source = stores.of(src, "source")
-    region = None if select is None else run(lambda: with_array(src, source, region_of))
+    if isinstance(select, tuple):
+        select = run(lambda: with_array(src, source, name_dimensions))
     keywords = {
         **options,
         "zarr_format": None if zarr_format is None else int(zarr_format),
         "codecs": list(codecs) or None,
-        "region": region,
+        "select": select,
         "source_options": source,
         "destination_options": stores.of(dst, "destination"),
     }
@@ -158,44 +175,8 @@ def convert(
     _print_report(report, out)
 
 
-@click.command()
-@click.argument("target")
-@click.argument("dst", required=False)
-@click.option("--erase-old", is_flag=True, help="In place: erase the documents of the old format at the end.")
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and list what would be done.")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
-@copy_store_options
-@output_options
-def migrate(
-    target: str, dst: str | None, *, workers: int | None, stores: TargetOptions, out: Output, **options: Any
-) -> None:
-    """Migrate the store TARGET of format 1 or 2 to format 3, in place or to DST.
-
-    Only documents are written; chunks stay as they are. Arrays that format 3 cannot describe are encoded again, and the
-    report says why.
-    """
-    from aiozarr import conversion
-
-    with _executor(workers) as executor, advising_resume(), out.progress("migrating") as progress:
-        report = run(
-            lambda: conversion.migrate(
-                target,
-                dst,
-                **options,
-                executor=executor,
-                progress=progress,
-                source_options=stores.of(target, "source"),
-                destination_options=None if dst is None else stores.of(dst, "destination"),
-            )
-        )
-    _print_report(report, out)
-
-
 def _begin_worker() -> None:
-    """Let errors from this process name options, and end it with its parent, which may be killed."""
+    """Name options in the errors of this process, and end it when its parent ends, even if that is killed."""
     from multiprocessing import parent_process
 
     name_arguments(option_text)
@@ -232,15 +213,13 @@ def _plan_record(plan: ConversionPlan) -> dict[str, Any]:
 
 
 def _print_report(report: ConversionReport, out: Output) -> None:
-    print_planned(report.planned, out)
     if out.as_json:
-        record = {**vars(report), "reencoded": dict(report.reencoded), "notes": dict(report.notes)}
-        del record["planned"]
+        record = {**vars(report), "notes": dict(report.notes)}
         record["failed"] = [{"region": region, "error": str(error)} for region, error in report.failed]
         out.record({"type": "report", **record}, "")
     out.say(*str(report).split("\n"))
     if report.failed:
-        out.say(f"what was converted remains: {RESUME_COMMAND}")
+        out.say(f"the converted chunks are kept; {RESUME_COMMAND}")
         for region, error in report.failed if out.quiet else ():
             out.complain(f"{region}: {error}")
         sys.exit(PARTIAL)

@@ -71,7 +71,7 @@ class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     def encode(self, data: Buffer) -> Buffer:
         size = memoryview(data).nbytes
         if size > _MAX_SIZE - _native.MAX_OVERHEAD:
-            raise CodecError(f"blosc takes less than 2 GiB, not {size} bytes", codec=self.name)
+            raise CodecError(f"blosc cannot compress {size} bytes; it needs less than 2 GiB", codec=self.name)
         shuffle, typesize = _SHUFFLES[self.shuffle], self.typesize or 1
         with codec_errors("compress", self.name, RuntimeError, ValueError):
             encoded: bytes = _native.compress(data, self.cname.encode(), self.clevel, shuffle, self.blocksize, typesize)
@@ -129,7 +129,7 @@ class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         if version != _FORMAT_VERSION:
             raise CodecError(f"the blosc format has version {version}, not {_FORMAT_VERSION}", codec=self.name)
         if nbytes > max_size:
-            raise CodecError(f"it decodes to {nbytes} bytes, of at most {max_size}", codec=self.name)
+            raise CodecError(f"it decodes to {nbytes} bytes; at most {max_size} are allowed", codec=self.name)
         # z5py stores 16 zero bytes behind the end.
         if cbytes > length or (self._is_strict and cbytes != length):
             raise CodecError(f"the blosc header declares {cbytes} bytes, but the chunk has {length}", codec=self.name)

@@ -187,7 +187,7 @@ class Casting:
         else:
             wide = _round(array.astype(_FLOAT64), self.rounding)
             if not np.isfinite(wide).all():
-                raise self._error("there are NaNs or infinities, which integers do not have")
+                raise self._error("the data contain NaN or infinity, which integers cannot represent")
             # Both bounds are powers of two or zero, so they are exact floating point numbers.
             low, high = wide < float(least), wide >= float(most + 1)
             rest = np.fmod(wide, 2.0**64)
@@ -195,7 +195,7 @@ class Casting:
             bits = np.where(rest < 0, np.uint64(0) - bits, bits)
         if low.any() or high.any():
             if self.out_of_range is None:
-                raise self._error(f"there are elements that {target} cannot hold")
+                raise self._error(f"the data contain elements that {target} cannot represent")
             if self.out_of_range == "clamp":
                 bits = np.where(low, np.uint64(least % (1 << 64)), np.where(high, np.uint64(most), bits))
         used = bits_used(target)
@@ -207,7 +207,7 @@ class Casting:
         """Round float64 `values` to a narrower type. `missed` holds the exact integers, if `values` are rounded."""
         special = ~np.isfinite(values)
         if special.any() and not _all_representable(values[special], target):
-            raise self._error(f"there are NaNs or infinities, which {target} does not have")
+            raise self._error(f"the data contain NaN or infinity, which {target} cannot represent")
         if target == _FLOAT64:
             return _round_to_float64(values, missed, self.rounding)
         if self.rounding == "nearest-even" and target.isbuiltin == 1:
@@ -237,7 +237,7 @@ class Casting:
         )
         if beyond.any():
             if self.out_of_range is None:
-                raise self._error(f"there are elements that {target} cannot hold")
+                raise self._error(f"the data contain elements that {target} cannot represent")
             has_infinity = bool(np.isinf(np.array(np.inf).astype(target).astype(_FLOAT64)))
             edge = np.where(flat > 0, np.inf if has_infinity else most, -np.inf if has_infinity else least)
             chosen = np.where(beyond, edge, chosen)

@@ -162,7 +162,7 @@ def _in_order(codecs: Sequence[Codec | None], member: str) -> CodecChain:
         elif isinstance(codec, ArrayArrayCodec):
             array_array.append(codec)
     if array_bytes is None:
-        raise InvalidMetadataError("the codecs lack an array -> bytes codec such as 'bytes'", member=member)
+        raise InvalidMetadataError("an array -> bytes codec such as 'bytes' is missing", member=member)
     return CodecChain(tuple(array_array), array_bytes, tuple(bytes_bytes))
 
 

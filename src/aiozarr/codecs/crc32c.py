@@ -38,9 +38,9 @@ class ChecksumCodec(BytesBytesCodec):
         view = memoryview(data).cast("B")
         size = len(view) - CHECKSUM_BYTES
         if size < 0:
-            raise CodecError(f"{len(view)} bytes are too few to hold a checksum", codec=self.name)
+            raise CodecError(f"{len(view)} bytes are too few for a checksum", codec=self.name)
         if size > max_size:
-            raise CodecError(f"there are {size} bytes, of at most {max_size}", codec=self.name)
+            raise CodecError(f"there are {size} bytes; at most {max_size} are allowed", codec=self.name)
         if self._at_start:
             checksum, content = view[:CHECKSUM_BYTES], view[CHECKSUM_BYTES:]
         else:

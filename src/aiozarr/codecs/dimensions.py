@@ -89,7 +89,7 @@ def _parse_size(value: Any) -> _Size:
         return int(value)
     if isinstance(value, (list, tuple)) and all(is_integer(dim) and 0 <= dim < _MAX_RANK for dim in value):
         return tuple(value)
-    raise invalid("shape", f"a length is a positive integer, -1 or a list of dimensions, not {shown(value)}")
+    raise invalid("shape", f"a length must be a positive integer, -1 or a list of dimensions, not {shown(value)}")
 
 
 @register_codec

@@ -62,7 +62,7 @@ class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
     def decode(self, data: Buffer, *, max_size: int, out: memoryview | None = None) -> Buffer:
         nbytes = memoryview(data).nbytes
         if nbytes > max_size:
-            raise CodecError(f"there are {nbytes} bytes, of at most {max_size}", codec=self.name)
+            raise CodecError(f"there are {nbytes} bytes; at most {max_size} are allowed", codec=self.name)
         size = self._element_size(data)
         if size == 1:
             return data
@@ -105,7 +105,7 @@ class NumcodecsBase64Codec(UnconfiguredCodec, FramedCodec, BytesBytesCodec):
         with codec_errors("decode", self.name, binascii.Error, ValueError):
             decoded = base64.b64decode(data, validate=True)
         if len(decoded) > max_size:
-            raise CodecError(f"it decodes to {len(decoded)} bytes, of at most {max_size}", codec=self.name)
+            raise CodecError(f"it decodes to {len(decoded)} bytes; at most {max_size} are allowed", codec=self.name)
         return decoded
 
     def compute_encoded_size(self, size: int) -> int:

@@ -187,7 +187,7 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
     def encode(self, data: Buffer) -> Buffer:
         size = memoryview(data).nbytes
         if size > _MAX_INPUT:
-            raise CodecError(f"lz4 takes at most {_MAX_INPUT} bytes, not {size}", codec=self.name)
+            raise CodecError(f"lz4 cannot compress {size} bytes; it needs at most {_MAX_INPUT}", codec=self.name)
         with codec_errors("compress", self.name, RuntimeError, ValueError):
             encoded: bytes = _native.compress(data, self.acceleration)
         return encoded
@@ -199,7 +199,7 @@ class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
             raise CodecError(f"{len(view)} bytes are too few for an lz4 block and its size", codec=self.name)
         size = int.from_bytes(view[:_PREFIX_BYTES], "little", signed=True)
         if not 0 <= size <= max_size:
-            raise CodecError(f"it declares {size} decoded bytes, of at most {max_size}", codec=self.name)
+            raise CodecError(f"it declares {size} decoded bytes; at most {max_size} are allowed", codec=self.name)
         if size == 0 and view[_PREFIX_BYTES:] == _EMPTY_BLOCK:
             # The decoder treats a size of zero as an error.
             return b""

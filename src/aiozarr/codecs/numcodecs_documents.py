@@ -193,7 +193,6 @@ class MsgpackDocument(_DocumentFilter):
 
     filter_id = "msgpack2"
     library = "msgpack"
-    extra = "codecs"
     use_single_float: bool = False
     use_bin_type: bool = True
     raw: bool = False

@@ -213,7 +213,7 @@ class PackBits(ArrayFilter):
 
     def decode(self, flat: AnyArray) -> AnyArray:
         if flat.size == 0 or flat[0] > 7 or (flat.size == 1 and flat[0]):
-            raise ValueError("the first byte is not the number of unused bits in the last byte")
+            raise ValueError("the first byte must be the number of unused bits in the last byte")
         return np.unpackbits(flat[1:], count=(flat.size - 1) * 8 - int(flat[0])).view(_BOOL)
 
     def encoded_length(self, length: int) -> int:

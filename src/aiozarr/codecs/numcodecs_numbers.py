@@ -167,7 +167,7 @@ class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
     def resolve(self, spec: ArraySpec) -> None:
         super().resolve(spec)
         if len(spec.shape) > 4:
-            raise InvalidMetadataError(f"zfp takes at most 4 dimensions, not {len(spec.shape)}")
+            raise InvalidMetadataError(f"zfp supports at most 4 dimensions, not {len(spec.shape)}")
 
     def max_encoded_size(self, spec: ArraySpec) -> int:
         per_block: int = 4 ** max(1, len(spec.shape))

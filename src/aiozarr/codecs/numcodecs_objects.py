@@ -230,7 +230,7 @@ class Categorize(ObjectFilter):
         if not isinstance(labels, (list, tuple)) or not all(isinstance(label, str) for label in labels):
             raise invalid("labels", f"it must be a list of strings, not {shown(labels)}")
         if len(labels) > _MAX_LABELS:
-            raise invalid("labels", f"there are {len(labels)} labels, of at most {_MAX_LABELS}")
+            raise invalid("labels", f"there are {len(labels)} labels; at most {_MAX_LABELS} are allowed")
         given = required(configuration, "dtype")
         dtype = _OBJECT if is_object_type(given) else simple_type(given, "dtype")
         if dtype.kind not in "UO":
@@ -267,7 +267,9 @@ def check_memory(estimate: int, max_bytes: int, name: str) -> None:
         CodecError: the elements exceed the bound.
     """
     if estimate > max_bytes:
-        raise CodecError(f"the elements need about {estimate} bytes of memory, of at most {max_bytes}", codec=name)
+        raise CodecError(
+            f"the elements need about {estimate} bytes of memory; at most {max_bytes} are allowed", codec=name
+        )
 
 
 def _is_zero(element: Any) -> bool:

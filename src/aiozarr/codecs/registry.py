@@ -160,7 +160,7 @@ def import_library(codec: Any, *, name: str | None = None, member: str = "name")
     """Import the optional package that a codec needs.
 
     Args:
-        codec: the codec or its class, with the members `library`, the package, and `extra`, which installs it.
+        codec: the codec or its class, with the member `library`, the package.
         name: the name of the codec in the message; None: its own.
         member: the member of the document that names the codec.
 
@@ -171,11 +171,11 @@ def import_library(codec: Any, *, name: str | None = None, member: str = "name")
         return import_module(codec.library)
     except ImportError as error:
         name = name or str(codec.name)
-        reason = f"codec {name!r} needs the package {codec.library}; install aiozarr[{codec.extra}]"
+        reason = f"codec {name!r} needs the package {codec.library}: pip install {codec.library}"
         raise unsupported(reason, name, member=member) from error
 
 
-CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"it must be {expected}, not {shown(value)}"))
+CHECKS = Checks(lambda key, expected, value, _: invalid(key, f"must be {expected}, not {shown(value)}"))
 
 
 class FieldsCodec(Codec):

@@ -75,7 +75,7 @@ class V2ElementsCodec(ArrayBytesCodec):
             raise invalid("filters", f"it must be a list, not {shown(filters)}")
         if len(filters) > _MAX_FILTERS:
             raise UnsupportedMetadataError(
-                f"{len(filters)} filters; at most {_MAX_FILTERS} are read", member="configuration.filters"
+                f"{len(filters)} filters; at most {_MAX_FILTERS} are allowed", member="configuration.filters"
             )
         stages = [_stage(config, f"configuration.filters[{i}]") for i, config in enumerate(filters)]
         if configuration.get("compressor") is not None:
@@ -247,7 +247,7 @@ def _description(value: JSON, depth: int, fields: list[int]) -> Any:
 
 def _field(item: JSON, depth: int, fields: list[int]) -> tuple[Any, ...]:
     if not isinstance(item, (list, tuple)) or not 2 <= len(item) <= 3 or not isinstance(item[0], str):
-        raise invalid("dtype", f"a field is [name, type] or [name, type, shape], not {shown(item)}")
+        raise invalid("dtype", f"a field must be [name, type] or [name, type, shape], not {shown(item)}")
     inner = _description(item[1], depth + 1, fields)
     if len(item) == 2:
         return (item[0], inner)
@@ -259,7 +259,7 @@ def _field(item: JSON, depth: int, fields: list[int]) -> tuple[Any, ...]:
 
 def _stage(config: JSON, member: str) -> Stage:
     if not isinstance(config, Mapping):
-        raise InvalidMetadataError(f"a numcodecs configuration is an object, not {shown(config)}", member=member)
+        raise InvalidMetadataError(f"a numcodecs configuration must be an object, not {shown(config)}", member=member)
     try:
         return build_stage(config)
     except MetadataError as error:

@@ -111,7 +111,7 @@ class ArrayStage(Stage):
             flat = _view(value, filter_.encoded_type)
             size = filter_.decoded_length(flat.size) * filter_.decoded_type.itemsize
             if size > extent.bound + filter_.decoded_type.itemsize * 8:
-                raise CodecError(f"it decodes to {size} bytes, of at most {extent.bound}", codec=self.name)
+                raise CodecError(f"it decodes to {size} bytes; at most {extent.bound} are allowed", codec=self.name)
             with np.errstate(all="ignore"):
                 return np.ascontiguousarray(filter_.decode(flat))
 
@@ -183,7 +183,9 @@ class ForeignStage(Stage):
     def decode(self, value: AnyArray, extent: Extent) -> AnyArray:
         decoded = self._array(self._call("decode", byte_array(byte_view(value))))
         if not decoded.dtype.hasobject and decoded.nbytes > extent.bound:
-            raise CodecError(f"it decodes to {decoded.nbytes} bytes, of at most {extent.bound}", codec=self.name)
+            raise CodecError(
+                f"it decodes to {decoded.nbytes} bytes; at most {extent.bound} are allowed", codec=self.name
+            )
         return decoded
 
     def _call(self, method: str, value: AnyArray) -> Any:

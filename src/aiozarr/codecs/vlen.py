@@ -33,13 +33,13 @@ class _VlenCodec(UnconfiguredCodec, FramedCodec, ArrayBytesCodec):
         with codec_errors("encode the elements", self.name, TypeError, ValueError, OverflowError):
             data: bytes = self._items.encode(items)
         if len(data) > spec.max_bytes:
-            raise CodecError(f"it encodes to {len(data)} bytes, of at most {spec.max_bytes}", codec=self.name)
+            raise CodecError(f"it encodes to {len(data)} bytes; at most {spec.max_bytes} are allowed", codec=self.name)
         return data
 
     def decode(self, data: Buffer, spec: ArraySpec, *, out: AnyArray | None = None) -> AnyArray:
         memory = byte_array(data)
         if memory.size > spec.max_bytes:
-            raise CodecError(f"there are {memory.size} bytes, of at most {spec.max_bytes}", codec=self.name)
+            raise CodecError(f"there are {memory.size} bytes; at most {spec.max_bytes} are allowed", codec=self.name)
         # The decoder allocates memory for this number of elements, so it is checked first.
         count = int.from_bytes(memory[:_LENGTH_BYTES].tobytes(), "little")
         if memory.size < _LENGTH_BYTES * (1 + spec.size) or count != spec.size:

@@ -51,7 +51,6 @@ class ZfpCodec(ArrayBytesCodec):
 
     name = "zfp"
     library = "zfpy"
-    extra = "codecs"
     mode: str
     parameter: float = 0
 
@@ -79,7 +78,7 @@ class ZfpCodec(ArrayBytesCodec):
         if spec.dtype not in _WORKING:
             raise unsupported(f"codec 'zfp' does not support {spec.dtype}", self.name)
         if len(spec.shape) > _MAX_RANK:
-            raise InvalidMetadataError(f"zfp takes at most {_MAX_RANK} dimensions, not {len(spec.shape)}")
+            raise InvalidMetadataError(f"zfp supports at most {_MAX_RANK} dimensions, not {len(spec.shape)}")
 
     def encode(self, array: AnyArray, spec: ArraySpec) -> Buffer:
         if spec.size == 0:
@@ -93,7 +92,7 @@ class ZfpCodec(ArrayBytesCodec):
         memory = byte_array(data)
         bound = self.max_encoded_size(spec)
         if memory.size > bound or (memory.size == 0) != (spec.size == 0):
-            raise CodecError(f"there are {memory.size} bytes, of at most {bound}", codec=self.name)
+            raise CodecError(f"expected 1 to {bound} bytes, got {memory.size}", codec=self.name)
         if spec.size == 0:
             return np.empty(spec.shape, spec.dtype)
         zfpy = import_library(self)

@@ -231,7 +231,7 @@ def _decode_unusual(data: Buffer, head: bytes, max_size: int, out: memoryview | 
             _native().decompress(data, out)
             return out
         if told is not None and told > max_size:
-            raise FrameError(f"the frame holds {told} bytes, of at most {max_size}")
+            raise FrameError(f"the frame holds {told} bytes; at most {max_size} are allowed")
         if told:
             result = out if out is not None and told == len(out) else byte_view(np.empty(told, np.uint8))
             try:
@@ -250,7 +250,7 @@ def _decode_frames(data: Buffer, max_size: int) -> Buffer:
     if size is None:
         return _decode_unsized(data, content.bound, max_size)
     if size > max_size:
-        raise FrameError(f"the frames hold {size} bytes, of at most {max_size}")
+        raise FrameError(f"the frames hold {size} bytes; at most {max_size} are allowed")
     if size == 0:
         # The decoder treats a size of zero as an error.
         return b""
@@ -270,10 +270,10 @@ def _decode_unsized(data: Buffer, bound: int, max_size: int) -> Buffer:
             return result
     # The streaming decoder accepts any size. It allocates up to the bound on the content of the blocks.
     if bound > 2 * max_size + _STREAM_SLACK:
-        raise FrameError(f"the frames could hold {bound} bytes, of at most {max_size}")
+        raise FrameError(f"the frames could hold {bound} bytes; at most {max_size} are allowed")
     decoded: bytes = _native().decompress(data)
     if len(decoded) > max_size:
-        raise FrameError(f"the frames hold {len(decoded)} bytes, of at most {max_size}")
+        raise FrameError(f"the frames hold {len(decoded)} bytes; at most {max_size} are allowed")
     return decoded
 
 
@@ -391,7 +391,7 @@ def _parse_header(data: bytes | memoryview, start: int) -> tuple[int | None, int
         window = (8 + mantissa) << (7 + exponent)
         position += 1
         if window > _MAX_WINDOW:
-            raise FrameError(f"the zstd frame asks for a window of {window} bytes; {_MAX_WINDOW} are allowed")
+            raise FrameError(f"the zstd frame needs a window of {window} bytes; at most {_MAX_WINDOW} are allowed")
     position += _DICTIONARY_ID_BYTES[descriptor & 3]
     width = _CONTENT_SIZE_BYTES[descriptor >> 6] or (1 if single_segment else 0)
     field = data[position : position + width]

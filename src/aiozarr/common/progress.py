@@ -45,11 +45,11 @@ def shown_progress(progress: ProgressLike, title: str) -> Iterator[ProgressCallb
         return
     if progress is not True:
         if not callable(progress):
-            raise TypeError(f"progress is a function, True or None, not {type(progress).__name__}")
+            raise TypeError(f"progress must be a function, True or None, not {type(progress).__name__}")
         yield progress
         return
     if find_spec("rich") is None:
-        raise ImportError("progress=True draws its bar with rich; pip install 'aiozarr[cli]' installs it", name="rich")
+        raise ImportError("progress=True draws its bar with the package rich: pip install rich", name="rich")
     with _shared_bars.adding(title) as show:
         yield show
 

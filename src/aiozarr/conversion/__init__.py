@@ -4,7 +4,6 @@ from aiozarr.conversion.conversion import convert, plan_conversion
 from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_task import ConversionStage, ConversionTask
-from aiozarr.conversion.migration import migrate
 
 __all__ = [
     "ConversionPlan",
@@ -12,6 +11,5 @@ __all__ = [
     "ConversionStage",
     "ConversionTask",
     "convert",
-    "migrate",
     "plan_conversion",
 ]

@@ -16,6 +16,7 @@ from aiozarr.conversion.conversion_journal import ConversionReport
 from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_planning import ConversionPlanner
 from aiozarr.conversion.conversion_run import ConversionRun
+from aiozarr.conversion.named_selection import NamedSelection, select_bounds
 from aiozarr.conversion.options import ChunksOption, ConversionOptions, RegionLike, ShardsOption
 from aiozarr.engine import Engine, Target, bind_callback, run
 from aiozarr.hierarchy import Array, Group, internal
@@ -43,6 +44,7 @@ async def convert(
     dtype: DataTypeLike | None = None,
     casting: Casting = "checked",
     region: RegionLike = None,
+    select: NamedSelection | None = None,
     executor: Executor | None = None,
     max_memory: int | None = None,
     max_amplification: float = 3.0,
@@ -81,6 +83,13 @@ async def convert(
         casting: the rule of the cast, as in `View.write`: "checked" raises for the first value out of range.
             The fill value is checked before anything is stored, the values of each region before it is written.
         region: slices of the source, as in `source[region]`: only these elements become the result. Arrays only.
+        select: the part of each dimension that becomes the result, by the name of the dimension, such as
+            `{"time": "2020-06..2020-08", "lat": "60..45", "x": slice(0, 24)}`. Integers and slices are indexes. A text
+            has the form of the option `--select`: `"0:24"` is a slice of indexes, `"45..60"` is a range of coordinates
+            with both bounds included. A single index or coordinate keeps the dimension, with length 1. Every array that
+            has the dimension is cut, coordinates included. The coordinates of a dimension are the values of the
+            one-dimensional array of its name, beside the array or above it. If the source is a single array, the number
+            of a dimension is a name too: `{"0": slice(0, 24)}`.
         executor: where tasks run: any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` or
             `distributed.Client.get_executor()`. None: in this process. Other processes must reach both stores.
         max_memory: bytes of chunks and values that one process holds at most. None: `Settings.max_bytes_in_flight`.
@@ -102,6 +111,9 @@ async def convert(
         CopyError: an interrupted conversion with other arguments is stored there, or the executor has lost its workers.
         TypeError, ValueError: an argument has a wrong type or value; a value would lose its fraction by the cast; the
             source overlaps with the destination.
+        SelectionError: no array has a dimension of `select`, or nothing of it is selected, or its coordinates are
+            missing or cannot be compared.
+        ImportError: `select` has times, and the package cftime is not installed.
         OverflowError: a value or the fill value is out of the range of `dtype`.
         InvalidMetadataError, UnsupportedMetadataError: the format of the result lacks a data type or a codec.
         LimitError: one stored object of the result needs more than `max_memory`.
@@ -111,7 +123,7 @@ async def convert(
         raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
     options = ConversionOptions(
-        zarr_format, chunks, shards, codecs, dtype, casting, region, max_memory, max_amplification
+        zarr_format, chunks, shards, codecs, dtype, casting, region, select, max_memory, max_amplification
     )
     settings = settings_or_default(settings)
     targets, target_options = (source, destination, temporary), (source_options, destination_options)
@@ -143,6 +155,7 @@ async def plan_conversion(
     dtype: DataTypeLike | None = None,
     casting: Casting = "checked",
     region: RegionLike = None,
+    select: NamedSelection | None = None,
     max_memory: int | None = None,
     max_amplification: float = 3.0,
     temporary: Target | None = None,
@@ -156,7 +169,7 @@ async def plan_conversion(
     `convert`.
     """
     options = ConversionOptions(
-        zarr_format, chunks, shards, codecs, dtype, casting, region, max_memory, max_amplification
+        zarr_format, chunks, shards, codecs, dtype, casting, region, select, max_memory, max_amplification
     )
     settings = settings_or_default(settings)
     targets, target_options = (source, destination, temporary), (source_options, destination_options)
@@ -192,7 +205,8 @@ async def _plan(
     name_operation(destination.url)
     await check_disjoint(source, destination)
     nodes = await source_nodes(source, settings)
-    plan = ConversionPlanner(destination, temporary, options, settings).plan(nodes)
+    bounds = {} if options.select is None else await select_bounds(nodes, options.select)
+    plan = ConversionPlanner(destination, temporary, options, settings).plan(nodes, bounds)
     return replace(plan, notes={**plan.notes, **await _notes_of_others(nodes, plan.notes)})
 
 

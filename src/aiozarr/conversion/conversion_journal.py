@@ -107,23 +107,19 @@ def done_runs(flags: bytearray) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionReport:
-    """The result of a conversion or a migration; `print` shows it as a table.
+    """The result of a conversion; `print` shows it as a table.
 
     Attributes:
         arrays: number of arrays at the destination.
         groups: number of groups at the destination.
         tasks: tasks that were run. Each wrote the whole stored objects of one region.
         skipped: tasks that an interrupted conversion had done before.
-        copied: stored objects that were copied as they are.
         bytes: bytes of elements that the tasks wrote, intermediate arrays included.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
         requests: requests over a network, with repetitions, of all processes. Local reads and writes are not requests.
         seconds: wall time.
-        reencoded: why chunks of an array could not stay as they are, by the path of the array (`migrate` only).
         notes: remarks, by the path of the array they are about.
-        planned: the actions that a dry run of `migrate` reports: pairs of "write", "erase" or "encode", and a key or
-            path.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).
     """
 
@@ -131,24 +127,19 @@ class ConversionReport:
     groups: int = 0
     tasks: int = 0
     skipped: int = 0
-    copied: int = 0
     bytes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     requests: int = 0
     seconds: float = 0.0
-    reencoded: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[tuple[str, BaseException], ...] = ()
-    planned: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         done_before = f", {self.skipped:,} done before" if self.skipped else ""
-        copied = f", {format_count(self.copied, 'object')} copied" if self.copied else ""
         cost = format_cost(self.bytes, self.seconds, self.requests)
         nodes = f"{format_count(self.arrays, 'array')}, {format_count(self.groups, 'group')}"
-        lines = [f"{nodes}: {format_count(self.tasks, 'task')}{done_before}{copied}, {cost}"]
-        lines += [f"{path or '.'}: encoded again: {reason}" for path, reason in self.reencoded.items()]
+        lines = [f"{nodes}: {format_count(self.tasks, 'task')}{done_before}, {cost}"]
         lines += [f"{path or '.'}: {note}" for path, note in self.notes.items()]
         if self.failed:
             lines += [f"{format_count(len(self.failed), 'region')} not converted:", *format_failures(self.failed)]

@@ -20,11 +20,11 @@ from aiozarr.conversion.conversion_plan import ConversionPlan
 from aiozarr.conversion.conversion_task import ArrayLocation, ArrayPass, ConversionStage
 from aiozarr.conversion.options import ConversionOptions, resolve_region, result_metadata
 from aiozarr.conversion.regions import Bounds, ChunkAxis, RegionGrid, choose_regions
-from aiozarr.errors import LimitError, MetadataError, UnsupportedMetadataError
+from aiozarr.errors import LimitError, MetadataError
 from aiozarr.hierarchy import Array, Group
 from aiozarr.hierarchy.internal import HandleOptions, new_array_metadata, new_group_metadata
-from aiozarr.metadata.formats import consolidate, render_node
-from aiozarr.metadata.other_format import as_v3, attributes_in_format, attributes_without_names
+from aiozarr.metadata.formats import consolidate
+from aiozarr.metadata.other_format import attributes_in_format, attributes_without_names
 from aiozarr.metadata.records import ArrayMetadata, GroupMetadata
 from aiozarr.settings import Settings
 from aiozarr.stores import Store
@@ -164,13 +164,12 @@ class ConversionPlanner:
         """Bytes of the values of all tasks of one process."""
         return max(1, self.max_memory * 3 // 4)
 
-    def plan(self, nodes: Mapping[str, Array | Group], reencoded: dict[str, str] | None = None) -> ConversionPlan:
+    def plan(self, nodes: Mapping[str, Array | Group], selected: Mapping[str, Bounds] | None = None) -> ConversionPlan:
         """Return the plan for these nodes, by path relative to the source; the root's path is "".
 
         Args:
             nodes: the nodes of the source.
-            reencoded: filled with the reasons, by path, why arrays cannot stay as they are in a migration to format 3;
-                None: no migration.
+            selected: the selected part of each array; None: the `region` of the options.
 
         Raises:
             TypeError, ValueError, MetadataError: an option does not fit.
@@ -179,7 +178,7 @@ class ConversionPlanner:
         options, region = self.options, self.options.region
         if region is not None and not isinstance(nodes[""], Array):
             raise ValueError(
-                "region goes with an array; give the path of one array of the group as source and destination"
+                "region selects from a single array, and the source is a group; use select, or give one array as source"
             )
         options.check_names([node for node in nodes.values() if isinstance(node, Array)])
         result: dict[str, ArrayMetadata | GroupMetadata] = {}
@@ -189,15 +188,6 @@ class ConversionPlanner:
             zarr_format = options.zarr_format or node.zarr_format
             if has_renamed_attributes(node, zarr_format):
                 notes[path] = ATTRIBUTES_NOTE
-            if reencoded is not None:
-                try:
-                    result[path] = as_v3(node.metadata)
-                    render_node(result[path])
-                    continue
-                except UnsupportedMetadataError as error:
-                    if isinstance(node, Group):
-                        raise
-                    reencoded[path] = error.message
             if isinstance(node, Group):
                 attributes = attributes_in_format(node.metadata.attributes, zarr_format)
                 kept = replace(node.metadata, attributes=attributes, consolidated=None)
@@ -205,7 +195,7 @@ class ConversionPlanner:
                 result[path] = kept if is_kept else new_group_metadata(zarr_format, attributes)
             else:
                 try:
-                    bounds = resolve_region(region, node.shape)
+                    bounds = selected[path] if selected else resolve_region(region, node.shape)
                     metadata, note = result_metadata(node, [stop - start for start, stop in bounds], options)
                 except (TypeError, ValueError) as error:
                     if path:
@@ -217,7 +207,7 @@ class ConversionPlanner:
                     error.node = error.node or node.url
                     raise
                 result[path] = metadata
-                if note and reencoded is None:
+                if note:
                     notes[path] = f"{note}; {notes[path]}" if path in notes else note
                 passes += self._array_passes(len(result), path, node, metadata, bounds)
         root, top = nodes[""], result[""]

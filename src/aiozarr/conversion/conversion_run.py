@@ -85,13 +85,12 @@ class ConversionRun:
         self._failed: list[tuple[str, BaseException]] = []
         self._failed_arrays: set[str] = set()
 
-    async def prepare(self, *, overwrite: bool = False, resume: bool = False, in_place: bool = False) -> None:
+    async def prepare(self, *, overwrite: bool = False, resume: bool = False) -> None:
         """Check the destination, and store the journal and the documents that the tasks need.
 
         Args:
             overwrite: first erase everything stored there.
             resume: continue an interrupted conversion.
-            in_place: the destination is the source, and therefore not empty.
 
         Raises:
             NodeExistsError: something is stored there.
@@ -105,7 +104,7 @@ class ConversionRun:
         elif overwrite:
             await check_erasable(self._root)
             await erase_node(self._root)
-        elif not in_place:
+        else:
             await self._check_free()
         # The journal is stored first, so that everything beside it belongs to an unfinished conversion.
         await self._journal.save()

@@ -13,6 +13,7 @@ import numpy as np
 
 from aiozarr.common.checks import Checks
 from aiozarr.common.formatting import argument, did_you_mean
+from aiozarr.conversion.named_selection import NamedSelection, parse_selection
 from aiozarr.conversion.regions import Bounds
 from aiozarr.errors import MetadataError
 from aiozarr.hierarchy import Array, internal
@@ -42,7 +43,8 @@ class ConversionOptions:
     """The requested changes and their limits: the arguments of `convert` of the same names.
 
     Raises:
-        TypeError, ValueError: the format, the rule of casts or a limit is not valid.
+        TypeError, ValueError: the format, the rule of casts, the selection or a limit is not valid, or `region` and
+            `select` are both given.
     """
 
     zarr_format: int | None = None
@@ -52,6 +54,7 @@ class ConversionOptions:
     dtype: internal.DataTypeLike | None = None
     casting: internal.Casting = "checked"
     region: RegionLike = None
+    select: NamedSelection | None = None
     max_memory: int | None = None
     max_amplification: float = 3.0
 
@@ -60,6 +63,10 @@ class ConversionOptions:
             internal.check_format(self.zarr_format)
         if self.casting not in get_args(internal.Casting):
             raise ValueError(f"casting is {internal.CASTINGS}, not {self.casting!r}")
+        if self.select is not None:
+            if self.region is not None:
+                raise TypeError(f"{argument('region')} and {argument('select')} are both given; give only one of them")
+            parse_selection(self.select)
         if not self.max_amplification >= 1:
             raise ValueError(f"{argument('max_amplification')} is at least 1, not {self.max_amplification!r}")
         if self.max_memory is not None:

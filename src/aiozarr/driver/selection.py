@@ -119,7 +119,7 @@ def _parsed(given: Sequence[Any], mode: Mode) -> Iterator[Any]:
                 yield as_index(item)  # pyright: ignore[reportArgumentType]  # the TypeError is handled below
             except TypeError as error:
                 raise SelectionError(
-                    f"integers, slices, '...', None, index arrays and masks are indices, not {type(item).__name__}"
+                    f"expected an integer, a slice, '...', None, an index array or a mask, not {type(item).__name__}"
                 ) from error
 
 
@@ -131,7 +131,7 @@ def _slice(item: slice, each: Dimension, at: int, new: int) -> tuple[Dimension, 
         low = None if item.start is None else as_index(item.start)
         end = None if item.stop is None else as_index(item.stop)
     except TypeError as error:
-        raise SelectionError(f"the slice {item!r} of dimension {at} has a part that is no integer") from error
+        raise SelectionError(f"the slice {item!r} of dimension {at} has a bound that is not an integer") from error
     if not step:
         raise SelectionError(f"the slice of dimension {at} has a step of 0")
     forwards = step > 0

@@ -194,7 +194,9 @@ async def list_objects(
                         return
                     if attempts and entry.key <= resume_after:
                         if entry.key < skipped_key:
-                            raise StoreError("the listing broke off, and began again in another order", store=store_url)
+                            raise StoreError(
+                                "the listing was interrupted and resumed in another order", store=store_url
+                            )
                         skipped_key = entry.key
                         continue
                     is_ordered = is_ordered and entry.key > last_key

@@ -133,6 +133,6 @@ def _selected(number: int, chunk: ListedChunk, dropped: Sequence[int], boxes: Bo
     if selection is None:
         raise SelectionError(
             f"the index {chunk.chunk_index} of the chunk {chunk.key!r} and the index {chunk.out_index} of the output "
-            "are no pair of slices, orthogonal index arrays or pointwise index arrays"
+            "must be two slices, two orthogonal index arrays or two pointwise index arrays"
         )
     return selection

@@ -226,7 +226,7 @@ class MultipartRead:
         try:
             if isinstance(store, FetchIntoStore):
                 full = bound if is_beginning else {}
-                value = await store.fetch_into(
+                value = await store._fetch_into(
                     self.key, part, receive, if_match=condition, accept_full=is_beginning, **full
                 )
             else:
@@ -309,7 +309,7 @@ class MultipartRead:
         assert part.length is not None
         if got < (part.length if self._size is None else min(part.length, self._size - part.start)):
             raise ShortReadError(
-                f"{got} bytes came where {part.length} were asked for",
+                f"received {got} of the {part.length} bytes requested",
                 store=self.store.url,
                 key=self.key,
                 range=part,

@@ -37,11 +37,11 @@ async def opened_store(
     """
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise TypeError(
-            f"storage_options are a mapping of option names to values, not {type(storage_options).__name__}"
+            f"storage_options must be a mapping of option names to values, not {type(storage_options).__name__}"
         )
     if isinstance(target, Store):
         if storage_options:
-            raise TypeError("storage_options go with a URL; a Store already has its own")
+            raise TypeError("storage_options need a URL; a Store already has its own options")
         _limit_documents(target, settings)
         yield target, False
         return
@@ -96,7 +96,7 @@ def check_schemes(target: object, schemes: Collection[str] | None) -> None:
     if schemes is None:
         return
     if isinstance(schemes, str):
-        raise TypeError(f"schemes is a collection, as in schemes=({schemes!r},), not one string")
+        raise TypeError(f"schemes must be a collection, as in schemes=({schemes!r},), not a string")
     if not isinstance(target, str | os.PathLike):
         return
     *links, last = (target if isinstance(target, str) else "").split("::")
@@ -105,7 +105,8 @@ def check_schemes(target: object, schemes: Collection[str] | None) -> None:
     for scheme in found:
         if scheme.lower() not in allowed:
             raise UnknownSchemeError(
-                f"the location has the scheme {scheme!r}, and schemes= allows {', '.join(sorted(allowed)) or 'none'}"
+                f"the scheme {scheme!r} of the location is not allowed; schemes= allows "
+                f"{', '.join(sorted(allowed)) or 'none'}"
             )
 
 
@@ -117,11 +118,11 @@ def make_store(
         is_foreign = _is_of_zarr(target)
         if not is_foreign and not hasattr(target, "get_async"):
             raise TypeError(
-                "a target is a URL, a local path, a Store, an object of zarr-python, or one with obspec's methods, "
-                f"not {type(target).__name__}{_advice(target)}"
+                "a target must be a URL, a local path, a Store, a zarr-python object or an object with obspec's "
+                f"methods, not {type(target).__name__}{_advice(target)}"
             )
         if storage_options:
-            raise TypeError("storage_options go with a URL; a store of another library already has its own")
+            raise TypeError("storage_options need a URL; a store of another library already has its own options")
         if is_foreign:
             from aiozarr.stores.zarr_python_mapping import from_zarr
 
@@ -130,7 +131,7 @@ def make_store(
 
         return from_obspec(target)
     if not os.fspath(target):
-        raise ValueError("the target is empty; the working directory is '.'")
+        raise ValueError("the target is empty; use '.' for the working directory")
     options = dict(storage_options or {})
     if settings.fsync and _is_local(os.fspath(target)):
         options.setdefault("fsync", True)

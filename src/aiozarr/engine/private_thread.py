@@ -217,13 +217,13 @@ def io_thread() -> IOThread:
     for name, module, is_patched in _REPLACING:
         if module in sys.modules and any([getattr(sys.modules[module], is_patched)(each) for each in _REPLACED]):
             raise RuntimeError(
-                f"aiozarr cannot be used under {name}, which has replaced threads or queues of Python, because its "
-                f"calls would wait for ever; use it in a process without monkey patching"
+                f"aiozarr cannot be used under {name}, which replaces Python's threads or queues, because calls "
+                "would never return; use it in a process without monkey patching"
             )
     thread = _thread
     if thread is None:
         if sys.is_finalizing():
-            raise RuntimeError("aiozarr cannot be used any more: the interpreter is exiting")
+            raise RuntimeError("aiozarr cannot be used while the interpreter is exiting")
         with _lock:
             if _thread is None:
                 _thread = IOThread()

@@ -168,7 +168,9 @@ def run_blocking(function: Callable[[], Coroutine[Any, Any, T]], *, has_callback
     """
     thread = io_thread()
     if thread.is_current_thread():
-        raise RuntimeError("aiozarr.sync would wait for itself here: on the I/O thread, await the coroutine instead")
+        raise RuntimeError(
+            "aiozarr.sync cannot be used on the I/O thread, where it would wait for itself; await the coroutine instead"
+        )
     call = _BlockingCall(thread, function, has_callbacks=has_callbacks)
     try:
         thread.mailbox.post(call.begin)

@@ -148,8 +148,8 @@ class EngineState:
             return
         self._warned.add(store.identity)
         warnings.warn(
-            f"{store.url} does not check conditions of writes: partial chunk writes are serialised in this process "
-            "only, and another process that writes the same chunks may lose updates",
+            f"{store.url} does not support conditional writes: partial chunk writes are serialised in this "
+            "process only, and updates are lost if another process writes the same chunks",
             UnsafeWriteWarning,
             stacklevel=2,
         )

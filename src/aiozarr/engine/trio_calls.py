@@ -99,7 +99,7 @@ async def run_from_trio(
         raise
     task, call.outcome = call.outcome, None
     if task is None or task.cancelled():
-        raise RuntimeError("the I/O thread of aiozarr has ended")
+        raise RuntimeError("aiozarr's I/O thread has ended")
     try:
         return task.result()
     finally:

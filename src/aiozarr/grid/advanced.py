@@ -77,7 +77,7 @@ def _one_axis(item: NDArray[Any], axis: int, shape: tuple[int, ...]) -> Indices:
     if item.ndim != 1:
         kind = "a mask" if item.dtype.kind == "b" else "an index array"
         raise SelectionError(
-            f"the index of axis {axis} is {kind} of {item.ndim} axes; `oindex` takes one axis at a time, `vindex` more"
+            f"the index of axis {axis} is {kind} of {item.ndim} axes; use `vindex` for arrays of more than one axis"
         )
     return unmask(item, axis, shape)[0] if item.dtype.kind == "b" else wrap(item, axis, shape[axis])
 
@@ -206,16 +206,16 @@ def _parse(item: Any, number: int) -> Parsed:
         return array
     if array.ndim:
         raise SelectionError(
-            f"index {number} of the selection is an array of {array.dtype}; index arrays hold integers, masks bools"
+            f"index {number} of the selection is an array of {array.dtype}; expected an array of integers or bools"
         )
     if array.dtype.kind == "b":
-        raise SelectionError(f"index {number} of the selection is a single bool; masks have at lowest one axis")
+        raise SelectionError(f"index {number} of the selection is a single bool; a mask needs at least one axis")
     try:
         return as_index(item)
     except TypeError as error:
         raise SelectionError(
-            f"index {number} of the selection is a {type(item).__name__}; integers, slices, '...', None, index arrays "
-            "and masks are indices"
+            f"index {number} of the selection is a {type(item).__name__}; expected an integer, a slice, '...', "
+            "None, an index array or a mask"
         ) from error
 
 
@@ -235,7 +235,7 @@ def expand(items: Sequence[Parsed], ndim: int, *, wide_masks: bool) -> list[Any]
         raise SelectionError("a selection can only have a single ellipsis ('...')")
     missing = ndim - sum([width(item, wide_masks=wide_masks) for item in items])
     if missing < 0:
-        raise SelectionError(f"too many indices: the selection covers {ndim - missing} axes, there are {ndim}")
+        raise SelectionError(f"too many indices: {ndim - missing} for an array of {ndim} axes")
     place = ellipses[0] if ellipses else len(items)
     return [*items[:place], *[slice(None)] * missing, *items[place + 1 :]]
 
@@ -257,7 +257,7 @@ def unmask(mask: NDArray[Any], axis: int, lengths: Sequence[int]) -> list[NDArra
     """
     covered = tuple(lengths[axis : axis + mask.ndim])
     if mask.shape != covered:
-        raise SelectionError(f"a mask of shape {mask.shape} does not fit axis {axis} and following, of shape {covered}")
+        raise SelectionError(f"a mask of shape {mask.shape} does not match the axes from {axis} on, of shape {covered}")
     # `nonzero` is many times slower for several axes.
     rest = np.flatnonzero(mask).astype(np.int64, copy=False)
     found = []

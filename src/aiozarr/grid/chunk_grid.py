@@ -178,10 +178,12 @@ class RegularGrid(ChunkGrid):
 
     def __init__(self, array_shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
         if len(array_shape) != len(chunk_shape):
-            raise ValueError(f"an array of shape {tuple(array_shape)} has no chunks of shape {tuple(chunk_shape)}")
+            raise ValueError(f"chunks of shape {tuple(chunk_shape)} do not fit an array of shape {tuple(array_shape)}")
         for length, chunk in zip(array_shape, chunk_shape, strict=True):
             if length < 0 or chunk < (1 if length else 0):
-                raise ValueError(f"no chunks of shape {tuple(chunk_shape)} in an array of shape {tuple(array_shape)}")
+                raise ValueError(
+                    f"chunks of shape {tuple(chunk_shape)} do not fit an array of shape {tuple(array_shape)}"
+                )
         self._array_shape = tuple(array_shape)
         self.chunk_shape: tuple[int, ...] = tuple([max(chunk, 1) for chunk in chunk_shape])
         self._shape = tuple([-(-n // chunk) for n, chunk in zip(self._array_shape, self.chunk_shape, strict=True)])
@@ -197,7 +199,7 @@ class RegularGrid(ChunkGrid):
         check_members(configuration, ("chunk_shape",), point=_POINT, name=cls.name)
         chunk_shape = configuration.get("chunk_shape")
         if not isinstance(chunk_shape, list | tuple):
-            raise InvalidMetadataError("a list of integers is wanted here", member=_CHUNK_SHAPE)
+            raise InvalidMetadataError("expected a list of integers", member=_CHUNK_SHAPE)
         if len(chunk_shape) != len(shape):
             raise InvalidMetadataError(
                 f"the chunks have {len(chunk_shape)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPE
@@ -285,9 +287,9 @@ def chunk_length(given: Any, member: str) -> int:
     if type(given) is not int:
         raise InvalidMetadataError("not an integer", member=member)
     if given < 1:
-        raise InvalidMetadataError("a chunk length is at least 1", member=member)
+        raise InvalidMetadataError("a chunk length must be at least 1", member=member)
     if given >= _END:
-        raise UnsupportedMetadataError("chunk lengths are less than 2^63 here", member=member)
+        raise UnsupportedMetadataError("a chunk length must be less than 2^63", member=member)
     return given
 
 

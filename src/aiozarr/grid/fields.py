@@ -39,11 +39,11 @@ class Fields:
         """
         for name in (names,) if isinstance(names, str) else names:
             if dtype.names is None:
-                raise SelectionError(f"there is no field {name!r}: the elements are {dtype}, which has no fields")
+                raise SelectionError(f"there is no field {name!r}: the elements are {dtype}, without fields")
             if name not in dtype.names:
-                raise SelectionError(f"there is no field {name!r}; there are {', '.join(map(repr, dtype.names))}")
+                raise SelectionError(f"there is no field {name!r}; the fields are {', '.join(map(repr, dtype.names))}")
         if not isinstance(names, str) and len(set(names)) != len(names):
-            raise SelectionError(f"a field is named twice in {list(names)}")
+            raise SelectionError(f"duplicate field in {list(names)}")
         found: np.dtype[Any] = dtype[names if isinstance(names, str) else list(names)]
         path, shape = ((), ()) if before is None else (before.path, before.shape)
         return cls((*path, names), found.base, shape + found.shape)

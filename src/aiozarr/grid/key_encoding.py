@@ -70,7 +70,7 @@ class _SeparatedEncoding(ChunkKeyEncoding):
 
     def __post_init__(self) -> None:
         if self.separator not in ("/", "."):
-            raise ValueError(f"the separator of chunk keys is '/' or '.', not {self.separator!r}")
+            raise ValueError(f"the separator of chunk keys must be '/' or '.', not {self.separator!r}")
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, Any], ndim: int) -> Self:
@@ -82,7 +82,7 @@ class _SeparatedEncoding(ChunkKeyEncoding):
         check_members(configuration, ("separator",), point=_POINT, name=cls.name)
         separator = configuration.get("separator", cls.separator_by_default)
         if not isinstance(separator, str) or separator not in ("/", "."):
-            raise InvalidMetadataError("the separator is '/' or '.'", member=f"{_POINT}.configuration.separator")
+            raise InvalidMetadataError("expected '/' or '.'", member=f"{_POINT}.configuration.separator")
         return cls(separator)
 
     def to_json(self) -> dict[str, Any]:

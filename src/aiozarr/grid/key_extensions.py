@@ -37,7 +37,7 @@ class FanoutKeyEncoding(ChunkKeyEncoding):
         check_members(configuration, ("max_children",), point=_POINT, name=cls.name)
         children = configuration.get("max_children", 1001)
         if type(children) is not int or children <= 3:
-            raise InvalidMetadataError("an integer greater than 3 is wanted", member=f"{_CONFIGURATION}.max_children")
+            raise InvalidMetadataError("expected an integer greater than 3", member=f"{_CONFIGURATION}.max_children")
         return cls(children)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,17 +132,17 @@ class TemplateKeyEncoding(ChunkKeyEncoding):
         member = f"{_CONFIGURATION}.template"
         template, separator = configuration.get("template"), configuration.get("separator")
         if not isinstance(template, str) or len(template) > MAX_LENGTH:
-            raise InvalidMetadataError(f"a str of at most {MAX_LENGTH} characters is wanted", member=member)
+            raise InvalidMetadataError(f"expected a string of at most {MAX_LENGTH} characters", member=member)
         if separator is not None:
             _safe_text(separator, f"{_CONFIGURATION}.separator", may_begin_with_slash=True)
         terms = _split(template, member)
         named = [_dimension(term[0], ndim, member) for term in terms if not isinstance(term, str) and term[0] != "*"]
         rest = tuple([each for each in range(ndim) if each not in named])
         if all([isinstance(term, str) for term in terms]):
-            raise InvalidMetadataError(f"no coordinate stands in {template!r}", member=member)
+            raise InvalidMetadataError(f"{template!r} contains no coordinate", member=member)
         stars = sum([not isinstance(term, str) and term[0] == "*" for term in terms])
         if len(set(named)) != len(named) or stars > 1 or bool(rest) != bool(stars):
-            raise InvalidMetadataError(f"each of {ndim} coordinates must stand once in {template!r}", member=member)
+            raise InvalidMetadataError(f"{template!r} must contain each of the {ndim} coordinates once", member=member)
         if stars and separator is None:
             raise InvalidMetadataError("a template with {*} needs a separator", member=f"{_CONFIGURATION}.separator")
         pieces: list[str | tuple[tuple[int, ...], int]] = []
@@ -200,7 +200,7 @@ class _BaseEncoding:
         name = given.get("name") if isinstance(given, Mapping) else None
         configuration = given.get("configuration", {}) if isinstance(given, Mapping) else None
         if not isinstance(name, str) or not isinstance(configuration, Mapping):
-            raise InvalidMetadataError("a chunk key encoding is wanted: a name, or an object with one", member=member)
+            raise InvalidMetadataError("expected a chunk key encoding: a name, or an object with a name", member=member)
         return cls(name, configuration)
 
 
@@ -211,17 +211,17 @@ def _check_depth(given: Any) -> None:
             return
         given = configuration.get("base_encoding", configuration.get("base-encoding"))
     raise UnsupportedMetadataError(
-        f"more than {MAX_DEPTH} chunk key encodings in each other", member=f"{_CONFIGURATION}.base_encoding"
+        f"more than {MAX_DEPTH} nested chunk key encodings", member=f"{_CONFIGURATION}.base_encoding"
     )
 
 
 def _safe_text(text: Any, member: str, *, may_begin_with_slash: bool = False) -> str:
     """Return `text` if it is a str that keeps keys inside the array."""
     if not isinstance(text, str) or not text or len(text) > MAX_LENGTH:
-        raise InvalidMetadataError(f"a str of 1 to {MAX_LENGTH} characters is wanted", member=member)
+        raise InvalidMetadataError(f"expected a string of 1 to {MAX_LENGTH} characters", member=member)
     forbidden = [each for each in ("..", "\\", "\0", "//", "zarr.json") if each in text]
     if forbidden or (text.startswith("/") and not may_begin_with_slash):
-        raise InvalidMetadataError(f"{forbidden[0] if forbidden else '/'!r} must not stand here", member=member)
+        raise InvalidMetadataError(f"{forbidden[0] if forbidden else '/'!r} is not allowed here", member=member)
     return text
 
 
@@ -233,7 +233,9 @@ def _split(template: str, member: str) -> list[str | tuple[str, int]]:
         text += template[at : found.start()]
         at = found.end()
         if found[0] in ("{", "}"):
-            raise InvalidMetadataError(f"the braces of {template!r} do not fit at {found.start()}", member=member)
+            raise InvalidMetadataError(
+                f"the braces of {template!r} do not match at position {found.start()}", member=member
+            )
         if found[1] is None:
             text += found[0][0]
             continue
@@ -263,4 +265,4 @@ def _check_separated(pieces: Sequence[str | tuple[Any, int]], separator: str | N
         between += [separator or ""] * (len(piece[0]) - 1)
         previous = ""
     if any(not each or each[0].isdigit() or each[-1].isdigit() for each in between):
-        raise InvalidMetadataError("something that is no digit must stand between two coordinates", member=member)
+        raise InvalidMetadataError("two coordinates must be separated by something other than a digit", member=member)

@@ -40,7 +40,9 @@ class RectilinearGrid(ChunkGrid):
 
     def __post_init__(self) -> None:
         if len(self._array_shape) != len(self.lengths):
-            raise ValueError(f"an array of shape {self._array_shape} has no chunks in {len(self.lengths)} dimensions")
+            raise ValueError(
+                f"an array of shape {self._array_shape} cannot have chunks in {len(self.lengths)} dimensions"
+            )
         _ = self.axes
 
     @classmethod
@@ -56,13 +58,13 @@ class RectilinearGrid(ChunkGrid):
         check_members(configuration, ("kind", "chunk_shapes"), point=_POINT, name=cls.name)
         kind = configuration.get("kind")
         if not isinstance(kind, str):
-            raise InvalidMetadataError("'inline' is wanted here", member=f"{_POINT}.configuration.kind")
+            raise InvalidMetadataError("expected 'inline'", member=f"{_POINT}.configuration.kind")
         if kind != "inline":
             reason = f"chunk shapes of the kind {kind!r} are not known; known is 'inline'"
             raise UnsupportedMetadataError(reason, member=f"{_POINT}.configuration.kind", point=_POINT, name=cls.name)
         given = configuration.get("chunk_shapes")
         if not isinstance(given, list | tuple):
-            raise InvalidMetadataError("a list with the chunk lengths of each dimension is due", member=_CHUNK_SHAPES)
+            raise InvalidMetadataError("expected a list with the chunk lengths of each dimension", member=_CHUNK_SHAPES)
         if len(given) != len(shape):
             raise InvalidMetadataError(
                 f"the chunks have {len(given)} dimensions, the array has {len(shape)}", member=_CHUNK_SHAPES
@@ -171,10 +173,10 @@ def _run(given: Any, member: str) -> tuple[int, int]:
     if not isinstance(given, list | tuple):
         return chunk_length(given, member), 1
     if len(given) != 2:
-        raise InvalidMetadataError("a run of chunks is a pair [length, count]", member=member)
+        raise InvalidMetadataError("a run of chunks must be a pair [length, count]", member=member)
     length, count = given
     if type(count) is not int or count < 1:
-        raise InvalidMetadataError("a run has an integer number of chunks, at least 1", member=f"{member}[1]")
+        raise InvalidMetadataError("the count of a run must be an integer of at least 1", member=f"{member}[1]")
     return chunk_length(length, f"{member}[0]"), count
 
 

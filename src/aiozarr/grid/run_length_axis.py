@@ -45,7 +45,7 @@ class RunLengthAxis:
             start += length * count
             first += count
         if start < extent:
-            raise ValueError(f"the chunks reach to {start}, the array to {extent}")
+            raise ValueError(f"the chunks end at {start}, the array at {extent}")
         self.chunks = first
         self._arrays: tuple[Indices, Indices, Indices] | None = None
 

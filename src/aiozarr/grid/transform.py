@@ -307,7 +307,7 @@ def _resolve_slice(item: slice, axis: int, length: int) -> tuple[int, int, int]:
     except ValueError:
         raise SelectionError(f"the slice of axis {axis} has a step of 0") from None
     except TypeError as error:
-        raise SelectionError(f"the slice {item!r} of axis {axis} has a part that is no integer") from error
+        raise SelectionError(f"the slice {item!r} of axis {axis} has a bound that is not an integer") from error
     # Not len(range(...)), which stops at sys.maxsize.
     count = (stop - start + step - 1) // step if step > 0 else (start - stop - step - 1) // -step
     return start, step, max(count, 0)
@@ -322,12 +322,12 @@ def _resolve_index(item: Any, axis: int, length: int) -> int:
 
 def _as_integer(item: Any, axis: int) -> int:
     if isinstance(item, bool | np.bool_):
-        raise SelectionError(f"the index of axis {axis} is a bool, which numpy takes as a mask: {_ONLY_BASIC}")
+        raise SelectionError(f"the index of axis {axis} is a bool, which numpy treats as a mask: {_ONLY_BASIC}")
     if isinstance(item, list | tuple) or getattr(item, "shape", ()) != ():
         raise SelectionError(f"the index of axis {axis} is an array or a sequence: {_ONLY_BASIC}")
     try:
         return as_index(item)
     except TypeError as error:
         raise SelectionError(
-            f"the index of axis {axis} is a {type(item).__name__}; integers, slices, '...' and None are indices"
+            f"the index of axis {axis} is a {type(item).__name__}; expected an integer, a slice, '...' or None"
         ) from error

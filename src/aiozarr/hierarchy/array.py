@@ -269,7 +269,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         )
         if stale:
             warnings.warn(
-                f"{self.url} has grown over values that an earlier, larger shape has left: they are visible again; "
+                f"{self.url} has grown over values left by an earlier, larger shape, which are visible again; "
                 "resize(..., clear=True) removes them",
                 StaleDataWarning,
                 stacklevel=2,
@@ -348,7 +348,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
         def cut(metadata: ArrayMetadata) -> ArrayMetadata:
             if metadata.shape != grown.shape:
-                raise ValueError(f"another writer has changed the shape to {metadata.shape} since")
+                raise ValueError(f"another writer has changed the shape to {metadata.shape}")
             return _with_length(self._resolve(metadata), axis, start)
 
         async def erase(access: NodeAccess, old: ArrayMetadata, new: ArrayMetadata) -> None:
@@ -455,8 +455,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
-        from aiozarr.hierarchy.info import grid_svg, table
+        """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
 
         facts = [
             ("url", self.url),
@@ -471,7 +471,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
         ]
-        return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
+        return table("aiozarr.Array", facts, self._metadata.attributes)
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -525,7 +525,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     def _require_kind(self, metadata: NodeMetadata) -> ArrayMetadata:
         if not isinstance(metadata, ArrayMetadata):
-            raise NodeTypeError(f"there is a group at {self.url} now", url=self.url, path=self._path)
+            raise NodeTypeError(f"{self.url} is now a group", url=self.url, path=self._path)
         # In the specification's spelling, which changes write.
         return self._resolve(metadata).metadata
 
@@ -581,8 +581,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         ends = [stop_of(each) for each in maps[: len(present)]]
         if any([end > length for end, length in zip(ends, present, strict=True)]):
             raise ChangedError(
-                f"{self.url} has the shape {present} now, and the values are for elements up to {tuple(ends)}; nothing "
-                "was written; `await array.refresh()` takes the new shape",
+                f"{self.url} now has the shape {present}, too small for values up to {tuple(ends)}; nothing was "
+                "written; `await array.refresh()` loads the new shape",
                 store=self._store.url,
             )
 
@@ -633,7 +633,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         now = f"{stored.dtype} of shape {stored.shape}" if isinstance(stored, ArrayMetadata) else "a group"
         raise ChangedError(
             f"{self.url} was replaced since this handle was opened, and is now {now}; nothing was read or written; "
-            "`await array.refresh()` takes the new metadata",
+            "`await array.refresh()` loads the new metadata",
             store=self._store.url,
         )
 

@@ -18,8 +18,8 @@ MAX_DEPTH = 200
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise TypeError(
-        "attributes are read-only here: `await node.update_attributes({...})` (in aiozarr.sync without await) changes "
-        "the stored ones, and `attrs.copy()` is a plain dict"
+        f"attributes are read-only here; change the stored attributes with `await node.update_attributes({...})` "
+        "(without await in aiozarr.sync), or use `attrs.copy()` for a plain dict"
     )
 
 
@@ -115,7 +115,7 @@ def checked_attributes(attributes: Mapping[str, Any] | None, *, finite: bool) ->
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):
-        raise TypeError(f"attributes are a mapping, not {type(attributes).__name__}")
+        raise TypeError(f"attributes must be a mapping, not {type(attributes).__name__}")
     copied: dict[str, JSON] = copy_json(attributes)
     check_json(copied, "attributes", finite=finite)
     return copied
@@ -145,7 +145,7 @@ def copy_json(value: Mapping[str, Any]) -> dict[str, JSON]:
             elif isinstance(key, str):
                 target[key] = copied
             else:
-                raise TypeError(f"{_format_path(item_path)} has a name that is not a str, which JSON needs")
+                raise TypeError(f"{_format_path(item_path)} has a name that is not a str, as JSON requires")
     return result
 
 

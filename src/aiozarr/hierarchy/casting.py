@@ -53,7 +53,7 @@ def convert_values(
         ValueError: a string does not fit, or is not valid for the type; by "same_value", a value would change.
     """
     if casting not in get_args(Casting):
-        raise ValueError(f"casting is {CASTINGS}, not {casting!r}")
+        raise ValueError(f"casting must be {CASTINGS}, not {casting!r}")
     if is_element and dtype.kind == "O" and np.ndim(values if isinstance(values, np.ndarray) else [0]):
         element: AnyArray = np.empty((), object)
         element[()] = values
@@ -107,7 +107,7 @@ def broadcast_values(values: AnyArray, shape: tuple[int, ...]) -> AnyArray:
             return np.broadcast_to(values[(0,) * extra + (...,)], shape)
         except ValueError:
             pass
-    raise ValueError(f"values of shape {values.shape} do not fit into a selection of shape {shape}")
+    raise ValueError(f"values of shape {values.shape} do not broadcast to a selection of shape {shape}")
 
 
 def _is_empty(values: object) -> bool:
@@ -127,11 +127,11 @@ def _convert_records(
         try:
             natural: AnyArray = np.array(values, np.dtype(parts))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"records are written as tuples of {len(names)} values: {error}") from error
+            raise TypeError(f"write records as tuples of {len(names)} values: {error}") from error
     else:
         natural = np.asarray(values)
     if natural.dtype.names != names:
-        raise TypeError(f"values of type {natural.dtype} have not the fields {names}")
+        raise TypeError(f"values of type {natural.dtype} do not have the fields {names}")
     converted: AnyArray = np.empty(natural.shape, dtype)
     for name in names:
         part = natural[name]
@@ -183,7 +183,7 @@ def _from_python(values: ArrayLike, natural: AnyArray, dtype: np.dtype[Any], cas
     if kind == "O" and not all(isinstance(item, int) for item in natural.flat):
         raise TypeError(f"{type(natural.flat[0]).__name__} values cannot be written to an array of type {dtype}")
     if RANK[kind] > RANK[target] and casting == "same_kind":
-        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values are not cast to {dtype}; {cast_advice()}")
+        raise TypeError(f"Python {_PYTHON_NAMES[kind]} values cannot be cast to {dtype}; {cast_advice()}")
     if target in "biu" and kind in "iuO":
         # Python's integers have no numpy type, and wrap around only by the rule "unsafe".
         low, high = limits(dtype)
@@ -263,7 +263,7 @@ def convert_raw(values: ArrayLike, dtype: np.dtype[Any]) -> AnyArray:
     items = [bytes(item) for item in _objects(natural, (bytes, np.void), dtype, "no bytes").flat]
     for item in items:
         if len(item) != dtype.itemsize:
-            raise ValueError(f"elements have {dtype.itemsize} bytes, not {len(item)}")
+            raise ValueError(f"expected elements of {dtype.itemsize} bytes, got {len(item)}")
     return np.frombuffer(b"".join(items), dtype).reshape(natural.shape)
 
 
@@ -299,7 +299,7 @@ def convert_times(
         changed = (converted != natural) & ~np.isnat(natural)
         if changed.any():
             place = np.unravel_index(int(np.argmax(changed)), changed.shape)
-            raise ValueError(f"the time {natural[place]} at {_shown(place, origin)} is not one of {dtype}")
+            raise ValueError(f"the time {natural[place]} at {_shown(place, origin)} cannot be represented as {dtype}")
     return converted
 
 

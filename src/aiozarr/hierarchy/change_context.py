@@ -199,8 +199,8 @@ async def check_ancestor_formats(access: NodeAccess, paths: Iterable[str], zarr_
             raise below_array_error(access, path)
         if found is not None:
             raise NodeTypeError(
-                f"{access.sibling(path).url} is a group of Zarr format {found.zarr_format}, which cannot hold nodes of "
-                f"format {zarr_format}",
+                f"{access.sibling(path).url} is a group of Zarr format {found.zarr_format}, which cannot contain "
+                f"nodes of format {zarr_format}",
                 url=access.url,
                 path=access.path,
             )

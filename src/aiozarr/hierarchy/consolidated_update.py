@@ -4,7 +4,7 @@ A crash in between leaves no consolidated metadata, so every reader reads the no
 or is cancelled in between leaves none either, but this process remembers it, and its next change restores them. Another
 process could not know that the interrupted change has ended.
 
-Tasks of this process take turns. Several processes exclude each other by a sentinel: while nodes below a group of
+Tasks of this process take turns. Several processes cannot be combined by a sentinel: while nodes below a group of
 format 3 change, the consolidated member of its document is `null`. A process that removes the sentinel keeps the other
 one from storing consolidated metadata that lack its change. White space at the end of the document makes each sentinel
 unique, because an ETag may be a digest of the content. Format 2 has no place for a sentinel, so two processes should
@@ -374,5 +374,5 @@ async def _erase_consolidated(group: ConsolidatedGroup) -> None:
 def _consolidated_key(metadata: GroupMetadata) -> str:
     key = rules_of(metadata.zarr_format).consolidated_key
     if key is None:
-        raise ValueError(f"Zarr format {metadata.zarr_format} has no consolidated metadata")
+        raise ValueError(f"format {metadata.zarr_format} does not support consolidated metadata")
     return key

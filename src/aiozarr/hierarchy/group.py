@@ -66,24 +66,22 @@ class Group(Node[GroupMetadata]):
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:
-            raise TypeError(f"a group is not indexed here; `await group.open({name!r})` opens the node")
+            raise TypeError(f"a group cannot be indexed here; use `await group.open({name!r})`")
 
         def __setitem__(self, name: object, values: object) -> NoReturn:
-            raise TypeError(
-                f"{name!r} is not assigned to; `await group.create_array({name!r}, data=...)` creates an array"
-            )
+            raise TypeError(f"{name!r} cannot be assigned; use `await group.create_array({name!r}, data=...)`")
 
         def __delitem__(self, name: object) -> NoReturn:
-            raise TypeError(f"{name!r} is not deleted by del; `await group.delete({name!r})` deletes the node")
+            raise TypeError(f"del cannot delete {name!r}; use `await group.delete({name!r})`")
 
         def __contains__(self, name: object) -> NoReturn:
-            raise TypeError(f"`in` does no I/O; `await group.contains({name!r})` looks for the node")
+            raise TypeError(f"`in` cannot do I/O; use `await group.contains({name!r})`")
 
         def __iter__(self) -> NoReturn:
-            raise TypeError("a group is iterated with `async for name, node in group.members()`")
+            raise TypeError("a group cannot be iterated here; use `async for name, node in group.members()`")
 
         def __len__(self) -> NoReturn:
-            raise TypeError("the length of a group needs I/O; `await group.info()` counts the nodes below")
+            raise TypeError("the length of a group needs I/O; use `await group.info()`, which counts the nodes below")
 
         def __bool__(self) -> bool:
             return True
@@ -218,13 +216,13 @@ class Group(Node[GroupMetadata]):
 
         self._require_writable()
         if not isinstance(nodes, Mapping):
-            raise TypeError(f"nodes are a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
+            raise TypeError(f"nodes must be a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
         metadata = {
             child_path(self._path, name, self.zarr_format): new_node_metadata(each, self.zarr_format)
             for name, each in nodes.items()
         }
         if len(metadata) != len(nodes):
-            raise ValueError("two of the names are one path")
+            raise ValueError("two of the names are the same path")
         handles = {path: self._child(make_node, path, each) for path, each in metadata.items()}
         await self._run_on_io_thread(partial(create_nodes, nodes=metadata, overwrite=overwrite))
         for handle in handles.values():
@@ -468,7 +466,7 @@ class Group(Node[GroupMetadata]):
 
     def _require_kind(self, metadata: NodeMetadata) -> GroupMetadata:
         if not isinstance(metadata, GroupMetadata):
-            raise NodeTypeError(f"there is an array at {self.url} now", url=self.url, path=self._path)
+            raise NodeTypeError(f"{self.url} is now an array", url=self.url, path=self._path)
         return metadata
 
 
@@ -481,10 +479,10 @@ def check_matches(array: Array, shape: Any, dtype: DataTypeLike, *, exact: bool)
     from aiozarr.hierarchy.new_metadata_v3 import check_shape, resolve_dtype
 
     if array.shape != check_shape(shape):
-        raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; resize() changes it")
+        raise TypeError(f"{array.url} has the shape {array.shape}, not {check_shape(shape)}; change it with resize()")
     required = np.dtype(object) if dtype is object else resolve_dtype(dtype)[0].dtype
     if not (array.dtype == required if exact else np.can_cast(array.dtype, required)):
-        raise TypeError(f"{array.url} holds {array.metadata.data_type.name}, not {required}")
+        raise TypeError(f"{array.url} has the data type {array.metadata.data_type.name}, not {required}")
     return array
 
 

@@ -100,8 +100,8 @@ def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform
         return transform.select(selection)
     if len(lists) > 1:
         raise SelectionError(
-            "a selection in plain brackets takes one list or mask; with several, `oindex` takes each axis by itself, "
-            "and `vindex` takes points"
+            "plain brackets take at most one list or mask; use `oindex` to select on each axis separately, or "
+            "`vindex` to select points"
         )
     from aiozarr.grid.advanced import parse_items, select_orthogonal, select_pointwise
 
@@ -110,16 +110,16 @@ def select_as_numpy(transform: IndexTransform, selection: Any) -> IndexTransform
     if isinstance(array, np.ndarray) and array.ndim > 1:
         if place or any(_is_integer(item) for item in items):
             raise SelectionError(
-                "an index array of several axes in plain brackets comes first and alone among slices; `vindex` takes "
-                "it anywhere, and puts its axes first"
+                "an index array of several axes in plain brackets must come first, followed by slices only; use "
+                "`vindex` elsewhere, which puts its axes first"
             )
         return select_pointwise(transform, (array, *items[1:]))
     integers = [number for number, item in enumerate(items) if _is_integer(item)]
     # numpy broadcasts integers beside a list: where a slice separates them, the axis of the list comes first.
     if integers and sorted([*integers, place]) != list(range(min([*integers, place]), max([*integers, place]) + 1)):
         raise SelectionError(
-            "a list and an integer that a slice separates are ambiguous in plain brackets; `oindex` keeps the order of "
-            "the axes, and `vindex` puts the axis of the list first"
+            "a list and an integer separated by a slice are ambiguous in plain brackets; use `oindex`, which "
+            "keeps the order of the axes, or `vindex`, which puts the axis of the list first"
         )
     return select_orthogonal(transform, (*items[:place], array, *items[place + 1 :]))
 
@@ -145,7 +145,7 @@ def split_fields(selection: object) -> tuple[FieldNames | None, tuple[object, ..
         return None, items
     others = tuple([item for item in items if not isinstance(item, str) and not any(item is each for each in lists)])
     if len(lists) > 1 or (lists and names):
-        raise SelectionError("a selection names fields one by one or in one list")
+        raise SelectionError("select one field, or several in one list")
     if lists:
         return tuple(lists[0]), others
     return (names[0] if len(names) == 1 else tuple(names)), others
@@ -164,18 +164,18 @@ def block_slices(grid: ChunkGrid, selection: ArraySelection) -> tuple[slice, ...
         count = grid.shape[axis] if axis < grid.ndim else 0
         if isinstance(item, slice):
             if item.step not in (None, 1):
-                raise SelectionError(f"the slice of axis {axis} has a step: blocks are taken one by one")
+                raise SelectionError(f"the slice of axis {axis} has a step, which blocks do not support")
             try:
                 start, stop, _ = item.indices(count)
             except TypeError as error:
-                raise SelectionError(f"the slice {item!r} of axis {axis} has a part that is no integer") from error
+                raise SelectionError(f"the slice {item!r} of axis {axis} has a bound that is not an integer") from error
         elif isinstance(item, int):
             if not -count <= item < count:
-                raise SelectionError(f"block {item} is out of range for axis {axis}, which has {count} blocks")
+                raise SelectionError(f"block {item} is out of range for axis {axis} with {count} blocks")
             start = item % count
             stop = start + 1
         else:
-            raise SelectionError("blocks are selected by integers, slices and '...'")
+            raise SelectionError("expected integers, slices and '...' as block indices")
         edges = grid.edges(axis)
         slices.append(slice(int(edges[start]), int(edges[stop])) if start < stop else slice(0, 0))
     return tuple(slices)

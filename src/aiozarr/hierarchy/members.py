@@ -82,8 +82,8 @@ def check_listable(store: Store, purpose: str) -> None:
     """
     if not store.supports.listable:
         raise UnsupportedOperationError(
-            f"{type(store).__name__} cannot list, and cannot {purpose}; nodes can be opened by their paths, and a "
-            "group whose metadata are consolidated, where the store can be listed, shows all its nodes",
+            f"{type(store).__name__} cannot list keys and therefore cannot {purpose}; open nodes by their paths, "
+            "or consolidate the metadata of the group where the store can be listed",
             store=store.url,
         )
 
@@ -100,10 +100,10 @@ def check_depth(max_depth: int | None) -> int | None:
     if max_depth is None:
         return None
     if isinstance(max_depth, bool):
-        raise TypeError("max_depth is an integer or None, not a bool")
+        raise TypeError("max_depth must be an integer or None, not a bool")
     depth = as_index(max_depth)
     if depth < 0:
-        raise ValueError(f"max_depth is at least 0, or None for everything, not {depth}")
+        raise ValueError(f"max_depth must be at least 0, or None for everything, not {depth}")
     return depth
 
 
@@ -345,8 +345,8 @@ async def read_nodes_below(access: NodeAccess, zarr_format: int) -> dict[str, No
                     raise node.metadata
                 if node.metadata.zarr_format != zarr_format:
                     raise NodeTypeError(
-                        f"{node.name!r} is of Zarr format {node.metadata.zarr_format}; the consolidated group is of "
-                        f"format {zarr_format}",
+                        f"{node.name!r} has format {node.metadata.zarr_format}, the consolidated group has format "
+                        f"{zarr_format}",
                         url=access.url,
                         path=access.path,
                     )

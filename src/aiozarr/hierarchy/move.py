@@ -59,7 +59,7 @@ async def move_node(source: NodeAccess, destination: NodeAccess, zarr_format: in
     if not source.store.supports.listable:
         raise UnsupportedOperationError("a store that cannot list cannot move nodes", store=source.store.url)
     if source.prefix.startswith(destination.prefix) or destination.prefix.startswith(source.prefix):
-        raise ValueError(f"{source.path!r} cannot be moved to {destination.path!r}: one lies inside the other")
+        raise ValueError(f"{source.path!r} cannot be moved to {destination.path!r}: one is inside the other")
 
     check_new_path(destination.path, zarr_format)
 

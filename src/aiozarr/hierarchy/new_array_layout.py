@@ -67,14 +67,16 @@ def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLik
     listed = chunks if shards is None else shards
     if not isinstance(listed, Iterable) or isinstance(listed, str) or not any(map(_is_list, listed)):
         if isinstance(chunks, Iterable) and any(map(_is_list, chunks)):
-            raise ValueError("chunks inside shards have one shape; list the lengths of the shards instead")
+            raise ValueError(
+                "chunks inside shards must all have the same shape; list the lengths of the shards instead"
+            )
         chunk, shard = resolve_chunks(shape, chunks, shards, itemsize)
         outer = chunk if shard is None else shard
         return Chunking("regular", {"chunk_shape": list(outer)}, outer, None if shard is None else chunk)
     argument = "chunks" if shards is None else "shards"
     parts: list[Any] = list(listed)
     if len(parts) != len(shape):
-        raise ValueError(f"{argument} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}")
+        raise ValueError(f"{argument} has {len(parts)} dimensions, but the shape {tuple(shape)} has {len(shape)}")
     runs = [_runs(argument, part, whole) for part, whole in zip(parts, shape, strict=True)]
     configuration = {
         "kind": "inline",
@@ -106,13 +108,13 @@ def resolve_chunks(
         return _chunk_shape(shape, chunks, itemsize), None
     if isinstance(shards, str):
         if shards != "auto":
-            raise ValueError(f"shards is a shape, 'auto' or None, not {shards!r}")
+            raise ValueError(f"shards must be a shape, 'auto' or None, not {shards!r}")
         chunk = _chunk_shape(shape, chunks, itemsize)
         return chunk, auto_shards(shape, chunk, itemsize)
     shard = _lengths("shards", shards, shape)
     chunk = auto_divisor(shard, itemsize) if _is_auto(chunks) else _chunk_shape(shard, chunks, itemsize)
     if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
-        raise ValueError(f"the shard shape {shard} is no multiple of the chunk shape {chunk}")
+        raise ValueError(f"the shard shape {shard} is not a multiple of the chunk shape {chunk}")
     return chunk, shard
 
 
@@ -156,17 +158,17 @@ def _parse_shards(shards: Mapping[str, Any]) -> tuple[Any, str]:
     """Return the shape and the index location from a mapping, the form that zarr-python accepts."""
     unknown = [name for name in shards if name not in ("shape", "index_location")]
     if unknown or "shape" not in shards:
-        raise ValueError(f"shards as a mapping has 'shape' and perhaps 'index_location', not {sorted(shards)}")
+        raise ValueError(f"a mapping for shards must have 'shape' and may have 'index_location', not {sorted(shards)}")
     location = shards.get("index_location", "end")
     if location not in ("start", "end"):
-        raise ValueError(f"index_location in shards is 'start' or 'end', not {location!r}")
+        raise ValueError(f"index_location in shards must be 'start' or 'end', not {location!r}")
     return shards["shape"], str(location)
 
 
 def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tuple[int, ...]:
     if isinstance(chunks, str):
         if chunks != "auto":
-            raise ValueError(f"chunks is a shape, a length, 'auto', None or False, not {chunks!r}")
+            raise ValueError(f"chunks must be a shape, a length, 'auto', None or False, not {chunks!r}")
         return auto_chunks(shape, itemsize)
     if chunks is True:
         return auto_chunks(shape, itemsize)
@@ -193,11 +195,11 @@ def _runs(argument: str, given: Any, whole: int) -> list[tuple[int, int]]:
         length, count = item if _is_list(item) else (item, 1)
         run = as_index(length), as_index(count)
         if min(run) < 1:
-            raise ValueError(f"a length in {argument} is at least 1, and so is a count, which {item!r} is not")
+            raise ValueError(f"lengths and counts in {argument} must be at least 1, unlike {item!r}")
         runs.append(run)
     end = sum([length * count for length, count in runs])
     if not runs or end < whole:
-        raise ValueError(f"the lengths of {argument} reach to {end}, the dimension to {whole}")
+        raise ValueError(f"the lengths of {argument} end at {end}, the dimension at {whole}")
     return [(length, sum([count for _, count in group])) for length, group in groupby(runs, key=lambda run: run[0])]
 
 
@@ -215,17 +217,17 @@ def _length(argument: str, given: SupportsIndex | None, whole: int) -> int:
     if given is None:
         return max(1, whole)
     if _is_list(given):
-        raise TypeError(f"{argument} has a list of lengths for a dimension, which only Zarr format 3 can store")
+        raise TypeError(f"{argument} has a list of lengths for a dimension, which only format 3 supports")
     if isinstance(given, bool):
-        raise TypeError(f"a length in {argument} is an integer, -1 or None, not {given!r}")
+        raise TypeError(f"a length in {argument} must be an integer, -1 or None, not {given!r}")
     try:
         length = as_index(given)
     except TypeError:
-        raise TypeError(f"a length in {argument} is an integer, -1 or None, not {given!r}") from None
+        raise TypeError(f"a length in {argument} must be an integer, -1 or None, not {given!r}") from None
     if length == -1:
         return max(1, whole)
     if length < 1:
-        raise ValueError(f"a length in {argument} is at least 1 (-1 or None: the whole dimension), not {length}")
+        raise ValueError(f"a length in {argument} must be at least 1 (-1 or None: the whole dimension), not {length}")
     return length
 
 
@@ -257,7 +259,7 @@ def codec_chain(
         UnsupportedMetadataError: a codec is unknown.
     """
     if order not in ("C", "F"):
-        raise ValueError(f"order is 'C' or 'F', not {order!r}")
+        raise ValueError(f"order must be 'C' or 'F', not {order!r}")
     if isinstance(codecs, str) and codecs == "auto":
         codecs = ["zstd"]
     chain = _complete(list_codecs(codecs), _Defaults(data_type, big_endian=big_endian))
@@ -318,7 +320,7 @@ def list_codecs(codecs: Any) -> Sequence[CodecLike]:
         return codecs
     if isinstance(codecs, str | Mapping | Codec) or hasattr(codecs, "get_config") or hasattr(codecs, "to_dict"):
         return [codecs]
-    raise TypeError(f"codecs is a list of codecs, such as codecs=['zstd'], not {codecs!r:.60}")
+    raise TypeError(f"codecs must be a list of codecs, such as codecs=['zstd'], not {codecs!r:.60}")
 
 
 def _complete(codecs: Sequence[CodecLike], defaults: _Defaults) -> list[NamedConfig]:
@@ -345,13 +347,13 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
         raise TypeError(f"a codec is a name, a mapping, a Codec or a codec of numcodecs, not {type(codec).__name__}")
     name = codec.get("name")
     if not isinstance(name, str):
-        raise TypeError(f"a codec has a name, which {dict(codec)!r} lacks")
+        raise TypeError(f"a codec needs a name, unlike {dict(codec)!r}")
     parameters = {key: value for key, value in codec.items() if key not in ("name", "configuration", "must_understand")}
     for parameter in parameters:
         if get_close_matches(parameter, ["configuration"]):
             raise ValueError(f"the codec {name!r} has a member {parameter!r}; did you mean 'configuration'?")
     if parameters and codec.get("configuration"):
-        raise ValueError(f"the parameter {min(parameters)!r} of {name!r} goes into its configuration, which is given")
+        raise ValueError(f"the parameter {min(parameters)!r} of {name!r} belongs in its configuration")
     configuration = dict(codec.get("configuration") or parameters)
     if name == "sharding_indexed":
         inner = configuration.get("codecs", ["zstd"])
@@ -375,4 +377,4 @@ def _from_numcodecs(config: Mapping[str, Any]) -> dict[str, Any]:
         case str(name):
             return {"name": f"numcodecs.{name}", "configuration": rest}
         case other:
-            raise TypeError(f"a configuration of numcodecs has an 'id', not {other!r}")
+            raise TypeError(f"a numcodecs configuration needs an 'id', unlike {other!r}")

@@ -102,7 +102,7 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
             formats = [str(number) for number, names in _SUPPORTED.items() if name in names]
             hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
             raise TypeError(
-                f"{argument(name)} goes with Zarr format {' or '.join(formats)}, not with format {zarr_format}"
+                f"{argument(name)} is for format {' or '.join(formats)}, not for format {zarr_format}"
                 f"{hint if name in _COMPRESSIONS else ''}"
             )
     given = DEFAULTS | dict(options)
@@ -133,7 +133,7 @@ async def new_array_with_data(
     except ValueError as error:
         raise ValueError(f"data= is not an array: {error}") from error
     if shape is not None and check_shape(shape) != values.shape:
-        raise ValueError(f"shape is {check_shape(shape)}, and data have the shape {values.shape}")
+        raise ValueError(f"shape is {check_shape(shape)}, but the data have the shape {values.shape}")
     given = {"shape": values.shape, "dtype": values.dtype if dtype is None else dtype}
     metadata = new_array_metadata(zarr_format, {**options, **given})
     # Before anything is stored, because data that do not fit must not leave an empty array. Python's numbers and
@@ -158,7 +158,7 @@ def new_group_metadata(zarr_format: int, attributes: Mapping[str, Any] | None) -
     check_format(zarr_format)
     rules = rules_of(zarr_format)
     if not rules.has_groups:
-        raise ValueError(f"Zarr format {zarr_format} has no groups; its arrays lie side by side")
+        raise ValueError(f"format {zarr_format} does not support groups")
     checked = checked_attributes(attributes, finite=rules.has_finite_attributes)
     return GroupMetadata(zarr_format=zarr_format, attributes=checked, extra={})
 
@@ -172,17 +172,19 @@ def new_node_metadata(description: object, zarr_format: int) -> NodeMetadata:
     """
     if isinstance(description, ArrayMetadata | GroupMetadata):
         if description.zarr_format != zarr_format:
-            raise ValueError(f"metadata of Zarr format {description.zarr_format} in a group of format {zarr_format}")
+            raise ValueError(
+                f"a group of format {zarr_format} cannot contain metadata of format {description.zarr_format}"
+            )
         return description
     if not isinstance(description, Mapping):
         raise TypeError(
-            f"a node is described by its metadata or a mapping of keywords, not by {type(description).__name__}"
+            f"describe a node with its metadata or a mapping of keywords, not with {type(description).__name__}"
         )
     if "shape" in description or "dtype" in description:
         return new_array_metadata(zarr_format, description)
     unknown = set(description) - {"attributes"}
     if unknown:
-        raise TypeError(f"a group has no option {min(map(str, unknown))!r}, and an array needs a shape and a dtype")
+        raise TypeError(f"unknown option {min(map(str, unknown))!r} of a group; an array needs a shape and a dtype")
     return new_group_metadata(zarr_format, description.get("attributes"))
 
 

@@ -56,12 +56,12 @@ def new_v2_array(
     members, lengths = _members(shape, encoded, chunks, order)
     chain = implied if isinstance(filters, str) else [codec_configuration(each) for each in filters or ()]
     if isinstance(filters, str) and filters != "auto":
-        raise ValueError(f"filters are 'auto', None or a list, not {filters!r}")
+        raise ValueError(f"filters must be 'auto', None or a list, not {filters!r}")
     if encoded == "|O" and not chain:
-        raise ValueError("an object array needs an object codec, such as {'id': 'vlen-utf8'}, first in its filters")
+        raise ValueError("the first filter of an object array must be an object codec, such as {'id': 'vlen-utf8'}")
     separator = "." if dimension_separator is None else dimension_separator
     if separator not in (".", "/"):
-        raise ValueError(f"dimension_separator is '.' or '/', not {dimension_separator!r}")
+        raise ValueError(f"dimension_separator must be '.' or '/', not {dimension_separator!r}")
     members |= {
         "zarr_format": 2,
         "dtype": encoded,
@@ -90,12 +90,12 @@ def new_v1_array(
     encoded, _ = encode_dtype(dtype)
     if encoded == "|O":
         raise UnsupportedMetadataError(
-            "format 1 has no object arrays; format 2 has", member="dtype", point="data_type", name="|O"
+            "format 1 does not support object arrays; format 2 does", member="dtype", point="data_type", name="|O"
         )
     members, _ = _members(shape, encoded, chunks, order)
     name = {"auto": "blosc", None: "none"}.get(compression, compression)
     if not isinstance(name, str):
-        raise TypeError(f"compression is a name, 'auto' or None, not {type(compression).__name__}")
+        raise TypeError(f"compression must be a name, 'auto' or None, not {type(compression).__name__}")
     if compression_opts is None:
         compression_opts = OPTIONS.get(name)
     members |= {"zarr_format": 1, "dtype": encoded, "compression": name, "compression_opts": compression_opts}
@@ -134,7 +134,7 @@ def codec_configuration(codec: Any) -> dict[str, Any]:
     found = codec if isinstance(codec, Mapping) else getattr(codec, "get_config", lambda: None)()
     if not isinstance(found, Mapping) or not isinstance(found.get("id"), str):
         raise TypeError(
-            f"a compressor or filter is a mapping with an 'id' or a codec of numcodecs, not {type(codec).__name__}"
+            f"a compressor or filter must be a mapping with an 'id' or a numcodecs codec, not {type(codec).__name__}"
         )
     return dict(found)
 
@@ -146,7 +146,7 @@ def _members(
     shape: SupportsIndex | Iterable[SupportsIndex], encoded: Any, chunks: ChunksLike, order: Literal["C", "F"]
 ) -> tuple[dict[str, Any], tuple[int, ...]]:
     if order not in ("C", "F"):
-        raise ValueError(f"order is 'C' or 'F', not {order!r}")
+        raise ValueError(f"order must be 'C' or 'F', not {order!r}")
     lengths = check_shape(shape)
     # The size of an object is that of a pointer.
     chunk, _ = resolve_chunks(lengths, chunks, None, parse_dtype(encoded).itemsize)
@@ -166,7 +166,7 @@ def _encode(dtype: np.dtype[Any]) -> Any:
         return dtype.name
     if dtype.kind not in "?biufcmMSUV":
         raise UnsupportedMetadataError(
-            f"formats 1 and 2 have no type {dtype}; format 3 may", member="dtype", point="data_type", name=str(dtype)
+            f"formats 1 and 2 cannot store {dtype}; format 3 may", member="dtype", point="data_type", name=str(dtype)
         )
     if dtype.itemsize == 0:
         raise InvalidMetadataError(f"the type {dtype.str} has no length; give it one, as in 'S8'", member="dtype")
@@ -177,7 +177,7 @@ def _encode_field(name: str, dtype: np.dtype[Any]) -> list[Any]:
     base, shape = dtype.subdtype if dtype.subdtype is not None else (dtype, ())
     if base.kind in "OT":
         raise UnsupportedMetadataError(
-            f"the field {name!r} is {base}; in no format are fields other than of fixed size",
+            f"the field {name!r} is {base}; fields must have a fixed size in every format",
             member="dtype",
             point="data_type",
             name=str(base),
@@ -190,19 +190,19 @@ def _compressor(given: CompressorLike) -> dict[str, Any] | None:
         return None
     if isinstance(given, str):
         if given != "auto":
-            raise ValueError(f"compressor is 'auto', None, a mapping or a codec of numcodecs, not {given!r}")
+            raise ValueError(f"compressor must be 'auto', None, a mapping or a numcodecs codec, not {given!r}")
         return dict(BLOSC)
     return codec_configuration(given)
 
 
 def _names(names: Iterable[str | None], ndim: int, present: Any) -> list[str]:
     if isinstance(names, str):
-        raise TypeError("dimension_names is a sequence with one name per dimension, not a str")
+        raise TypeError("dimension_names must be a sequence with one name per dimension, not a str")
     listed = list(names)
     if len(listed) != ndim:
-        raise ValueError(f"dimension_names has {len(listed)} names, and the shape has {ndim} dimensions")
+        raise ValueError(f"dimension_names has {len(listed)} names, but the shape has {ndim} dimensions")
     if not all(isinstance(name, str) for name in listed):
-        raise TypeError(f"format 2 keeps dimension names in the attribute {DIMENSIONS}, which has no place for None")
+        raise TypeError(f"format 2 stores dimension names in the attribute {DIMENSIONS}, which cannot contain None")
     if present is not None and present != listed:
         raise ValueError(f"dimension_names and the attribute {DIMENSIONS} differ")
     return [str(name) for name in listed]
@@ -217,7 +217,7 @@ def _parse_back(
     try:
         rendered = {key: json.dumps(document).encode() for key, document in documents.items()}
     except TypeError as error:
-        raise TypeError(f"a filter or compressor has a configuration that is no JSON: {error}") from error
+        raise TypeError(f"the configuration of a filter or compressor is not JSON: {error}") from error
     metadata = _parse_array(rendered, zarr_format)
     if fill_value is None:
         return metadata
@@ -229,5 +229,5 @@ def _parse_back(
 def _parse_array(documents: Mapping[str, bytes], zarr_format: int) -> ArrayMetadata:
     metadata = parse_node(documents, node="the new array", zarr_format=zarr_format)
     if not isinstance(metadata, ArrayMetadata):
-        raise InvalidMetadataError("the documents are not those of an array", node="the new array")
+        raise InvalidMetadataError("the documents do not describe an array", node="the new array")
     return metadata

@@ -103,15 +103,15 @@ def check_shape(shape: SupportsIndex | Iterable[SupportsIndex], ndim: int | None
     """
     parts = list(shape) if isinstance(shape, Iterable) else [shape]
     if any(isinstance(part, (bool, np.bool_)) for part in parts):
-        raise TypeError(f"a shape is made of integers, not of bool: {shape!r}")
+        raise TypeError(f"the lengths of a shape must be integers, not bool: {shape!r}")
     lengths = tuple([as_index(part) for part in parts])
     if not all(0 <= length < 1 << 63 for length in lengths):
-        raise ValueError(f"a length is at least 0 and below 2^63, which does not hold for all of {lengths}")
+        raise ValueError(f"every length of {lengths} must be at least 0 and less than 2^63")
     if ndim is not None and len(lengths) != ndim:
-        raise ValueError(f"the shape {lengths} has {len(lengths)} dimensions, the array has {ndim}")
+        raise ValueError(f"the shape {lengths} has {len(lengths)} dimensions, but the array has {ndim}")
     if len(lengths) > MAX_NDIM:
         raise LimitError(
-            f"an array of {len(lengths)} dimensions; {MAX_NDIM} are allowed",
+            f"an array of {len(lengths)} dimensions; at most {MAX_NDIM} are allowed",
             limit="ndim",
             value=len(lengths),
             allowed=MAX_NDIM,
@@ -170,7 +170,7 @@ def resolve_key_encoding_like(given: KeyEncodingLike) -> NamedConfig:
         name, separator = given
         configuration = {"separator": separator}
     if not isinstance(name, str):
-        raise TypeError(f"a chunk key encoding has a name, which {given!r} lacks")
+        raise TypeError(f"a chunk key encoding needs a name, unlike {given!r}")
     if name in separators:
         configuration = {"separator": separators[name], **configuration}
     return NamedConfig(name, configuration)
@@ -184,7 +184,7 @@ def resolve_transformers_like(given: Iterable[TransformerLike]) -> tuple[NamedCo
         InvalidMetadataError: a mapping is not valid in a document.
     """
     if isinstance(given, (str, Mapping)):
-        raise TypeError(f"storage_transformers is a list, not {type(given).__name__}")
+        raise TypeError(f"storage_transformers must be a list, not {type(given).__name__}")
     named: list[NamedConfig] = []
     for number, each in enumerate(given):
         if isinstance(each, StorageTransformer):
@@ -194,7 +194,7 @@ def resolve_transformers_like(given: Iterable[TransformerLike]) -> tuple[NamedCo
             named.append(parse_extension(value, f"storage_transformers[{number}]"))
         else:
             raise TypeError(
-                f"a storage transformer is a name, a mapping or a StorageTransformer, not {type(each).__name__}"
+                f"a storage transformer must be a name, a mapping or a StorageTransformer, not {type(each).__name__}"
             )
     return tuple(named)
 
@@ -227,13 +227,13 @@ def _dimension_names(names: Iterable[str | None] | None, ndim: int) -> tuple[str
     if names is None:
         return None
     if isinstance(names, str):
-        raise TypeError("dimension_names is a sequence with one name or None per dimension, not a str")
+        raise TypeError("dimension_names must be a sequence with one name or None per dimension, not a str")
     listed = tuple(names)
     if len(listed) != ndim:
-        raise ValueError(f"dimension_names has {len(listed)} names, and the shape has {ndim} dimensions")
+        raise ValueError(f"dimension_names has {len(listed)} names, but the shape has {ndim} dimensions")
     for name in listed:
         if name is not None and not isinstance(name, str):
-            raise TypeError(f"a dimension name is a str or None, not {type(name).__name__}")
+            raise TypeError(f"a dimension name must be a str or None, not {type(name).__name__}")
     return listed
 
 

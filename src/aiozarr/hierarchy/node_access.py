@@ -174,7 +174,7 @@ def check_format(zarr_format: object) -> None:
         ValueError: it is not 1, 2, 3 or None.
     """
     if zarr_format is not None and (isinstance(zarr_format, bool) or zarr_format not in DOCUMENT_KEYS):
-        raise ValueError(f"zarr_format is 1, 2, 3 or None, not {zarr_format!r}")
+        raise ValueError(f"zarr_format must be 1, 2, 3 or None, not {zarr_format!r}")
 
 
 def implicit_group(zarr_format: int = 3) -> GroupMetadata:

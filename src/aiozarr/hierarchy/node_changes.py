@@ -391,7 +391,7 @@ async def create_nodes(access: NodeAccess, nodes: Mapping[str, NodeMetadata], *,
     for path in nodes:
         for ancestor in ancestors(path):
             if isinstance(nodes.get(ancestor), ArrayMetadata):
-                raise ValueError(f"{path!r} lies below {ancestor!r}, which is an array")
+                raise ValueError(f"{path!r} is below {ancestor!r}, which is an array")
     if nodes:
         accesses = await resolve_outermost([access.sibling(path) for path in nodes], group_keys())
         nodes = {each.path: metadata for each, metadata in zip(accesses, nodes.values(), strict=True)}

@@ -106,7 +106,9 @@ def needs_check(source: np.dtype[Any], target: np.dtype[Any], casting: Casting) 
         return False
     same_kind = is_same_kind(source, target)
     if number_kind(source) not in "biufc" or (casting == "same_kind" and not same_kind):
-        raise TypeError(f"values of type {source} are not cast to {target} (numpy's rule 'same_kind'); {cast_advice()}")
+        raise TypeError(
+            f"values of type {source} cannot be cast to {target} under numpy's rule 'same_kind'; {cast_advice()}"
+        )
     # Casts are monotonic: if they keep the extremes, they keep all values.
     return (
         casting != "same_kind"

@@ -70,7 +70,9 @@ async def open(  # noqa: A001  # the public name
 
     check_schemes(target, schemes)
     if str(mode) == "a":
-        raise ValueError("open has no mode 'a', which does not say what to create; open_array and open_group have it")
+        raise ValueError(
+            "open does not support mode 'a', because it cannot know what to create; use open_array or open_group"
+        )
     return await _open(make_node, target, path, mode, zarr_format, storage_options, settings)
 
 
@@ -102,11 +104,11 @@ async def open_array(
 
             name = next(iter(create_options))
             if name in DEFAULTS or name in ("shape", "dtype"):
-                raise TypeError(f"{name!r} describes a new array: it goes with mode='a', or with create_array")
+                raise TypeError(f"{name!r} describes a new array; use it with mode='a' or create_array")
             raise unknown_keyword_error("open_array", name, _KEYWORDS)
         return await _open(make_array, target, path, mode, zarr_format, storage_options, settings)
     if "data" in create_options:
-        raise TypeError("open_array writes no values; create_array(..., data=values) does")
+        raise TypeError("open_array does not write values; use create_array(..., data=values)")
     metadata = None
     if create_options:
         from aiozarr.hierarchy.new_metadata import new_array_metadata
@@ -153,7 +155,7 @@ async def open_group(
     check_schemes(target, schemes)
     _check_mode(mode, path)
     if mode != "a" and attributes is not None:
-        raise TypeError("'attributes' describes a new group: it goes with mode='a', or with create_group")
+        raise TypeError("'attributes' describes a new group; use it with mode='a' or create_group")
     metadata = None
     if mode == "a":
         from aiozarr.hierarchy.new_metadata import new_group_metadata
@@ -164,7 +166,7 @@ async def open_group(
         group = make_group(store, path, metadata, options)
         if use_consolidated and group.metadata.consolidated is None:
             raise InvalidMetadataError(
-                f"{group.url} has no consolidated metadata; use_consolidated=None reads the nodes themselves then",
+                f"{group.url} has no consolidated metadata; use_consolidated=None falls back to the nodes themselves",
                 node=group.url,
             )
         if use_consolidated is False and group.metadata.consolidated is not None:
@@ -231,7 +233,7 @@ async def require_array(
     from aiozarr.hierarchy.new_metadata import new_array_metadata
 
     if "data" in create_options:
-        raise TypeError("require_array writes no values; create_array(..., data=values) does")
+        raise TypeError("require_array does not write values; use create_array(..., data=values)")
     options = {"shape": shape, "dtype": dtype, **create_options}
     metadata = new_array_metadata(3 if zarr_format is None else zarr_format, options, function="require_array")
 
@@ -308,7 +310,7 @@ def _check_mode(mode: object, path: object) -> None:
             "w-": "; create_array and create_group create, and refuse to replace",
             "x": "; create_array and create_group create, and refuse to replace",
         }.get(str(mode), "; create_array and create_group create")
-        raise ValueError(f"mode is 'r', 'r+' or 'a', not {mode!r}{advice}")
+        raise ValueError(f"mode must be 'r', 'r+' or 'a', not {mode!r}{advice}")
 
 
 _KEYWORDS = ("path", "mode", "zarr_format", "storage_options", "settings")

@@ -112,7 +112,7 @@ class UnreadValues:
         def __setitem__(self, selection: object, values: object) -> None:
             is_blocking = type(self).__module__.startswith("aiozarr.sync")
             write = "`view[...].write(values)`" if is_blocking else "`await array[...].write(values)`"
-            raise TypeError(f"a selection is not assigned to here; {write} stores values")
+            raise TypeError(f"a selection cannot be assigned here; use {write}")
 
         def __getattr__(self, name: str) -> NoReturn:
             if name in NUMPY_NAMES:

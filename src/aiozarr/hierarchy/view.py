@@ -313,7 +313,7 @@ class View(UnreadValues):
             ValueError: `prefetch` is below 1.
         """
         if prefetch is not None and prefetch < 1:
-            raise ValueError(f"prefetch is at least 1 or None, not {prefetch}")
+            raise ValueError(f"prefetch must be at least 1 or None, not {prefetch}")
         return observed_stream(self._array.url, lambda report: self._blocks(prefetch, report))
 
     def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
@@ -385,14 +385,14 @@ class View(UnreadValues):
     def _checked_output(self, out: AnyArray) -> AnyArray:
         """Return `out` as an array of numpy if a read can fill it."""
         if not isinstance(out, np.ndarray):
-            raise TypeError(f"out is a numpy array, not {type(out).__name__}")
+            raise TypeError(f"out must be a numpy array, not {type(out).__name__}")
         if out.shape != self.shape or not _is_same_type(out.dtype, self.dtype):
             raise ValueError(
-                f"out has shape {out.shape} and dtype {out.dtype}, and the view has {self.shape} and {self.dtype}; "
-                "read without out= and cast the result"
+                f"out has shape {out.shape} and dtype {out.dtype}, but the view has {self.shape} and "
+                f"{self.dtype}; read without out= and cast the result"
             )
         if not out.flags.writeable:
-            raise ValueError("out is read-only; pass an array that can be written")
+            raise ValueError("out is read-only; pass a writable array")
         return out.view(np.ndarray)  # A subclass may override indexing.
 
     def _reading(self, target: AnyArray, *, new: bool) -> tuple[Read, AnyArray]:

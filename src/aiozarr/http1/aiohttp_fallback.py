@@ -115,7 +115,9 @@ class AiohttpFallback:
             if chain.visited:
                 await self._resolver.permit(address, chain.address, proxied=proxy is not None, known=known)
             if headers and not chain.same_origin:
-                raise StoreError("a redirect to another server was not followed: the request's headers are not for it")
+                raise StoreError(
+                    "a redirect to another server was not followed: the request's headers are not meant for it"
+                )
             sent = {**own_headers, **(headers or {})} if chain.same_origin else {}
             if credentials_of is not None and chain.address.host != address.host:
                 found = credentials_of(chain.address)
@@ -130,8 +132,8 @@ class AiohttpFallback:
                 location = location_of(response)
             elif chain.visited and response.status == 404:
                 raise StoreError(
-                    f"not found after a redirect to {chain.address.origin}, which may mean another object: open the "
-                    "target of the redirect by its own URL",
+                    f"not found after a redirect to {chain.address.origin}, which may mean another object: open "
+                    "the target of the redirect with its own URL",
                     status=404,
                 )
             else:
@@ -213,7 +215,7 @@ class _RequestBody(Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         body = self._body
         if not self._may_begin:  # aiohttp repeats a PUT by itself
-            raise OSError("the connection was closed before a response came")
+            raise OSError("the connection was closed before the response")
         self._may_begin = self._repeatable
         for start in range(0, body.nbytes, PIECE_BYTES):
             length = min(PIECE_BYTES, body.nbytes - start)
@@ -225,7 +227,7 @@ class _RequestBody(Payload):
                 await writer.write(piece)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        raise NotImplementedError("a body is not text")
+        raise NotImplementedError("a body is bytes, not text")
 
 
 async def _receive(
@@ -252,7 +254,7 @@ async def _receive(
     if isinstance(action, Accept) and decoder is not None:
         decoder.check_end()
     if isinstance(action, Accept) and action.exact not in (None, len(body)):
-        raise ShortReadError(f"the response has {len(body)} bytes in place of {action.exact}")
+        raise ShortReadError(f"the response has {len(body)} bytes instead of {action.exact}")
     return body
 
 
@@ -372,7 +374,9 @@ class _EncodedBody:
                 out += self._inner.decompress(part, max_bytes - len(out))
                 part = self._inner.unused_data
         except zlib.error as error:
-            raise StoreError("the server's response does not decode by its Content-Encoding", retryable=True) from error
+            raise StoreError(
+                "the server's response cannot be decoded according to its Content-Encoding", retryable=True
+            ) from error
         return out
 
     def check_end(self) -> None:
@@ -395,7 +399,7 @@ def _decoder_for(encoding: str) -> _EncodedBody | None:
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise StoreError(
-            f"the server sent the Content-Encoding {encoding[:40]!r}, though requests accept none, and only gzip and "
-            "deflate are decoded"
+            f"the server sent the Content-Encoding {encoding[:40]!r}, although requests accept no encoding; only "
+            "gzip and deflate are decoded"
         )
     return _EncodedBody(encoding)

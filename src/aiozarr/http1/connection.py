@@ -452,7 +452,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.used:
                 return StaleConnectionError()
             kind = BodyCutError if self.upload_ticks or self.unwritten else StoreError
-            loss = kind("the connection was closed before a response came", retryable=True)
+            loss = kind("the connection was closed before the response", retryable=True)
         elif self._state in (_HEAD, _UNTIL_CLOSE):
             loss = StoreError("the connection was closed within the response", retryable=True)
         else:

@@ -113,7 +113,7 @@ class Pool:
                 return await future
             except StaleConnectionError as error:  # of new connections, only those raise it that are moved from
                 if begun:
-                    raise StoreError("the connection was closed before a response came", retryable=True) from error
+                    raise StoreError("the connection was closed before the response", retryable=True) from error
                 moves += 1
                 connection = await self._acquire(fresh=connection.used)
             except BaseException:

@@ -68,11 +68,11 @@ def conditional_headers(expectation: Expectation) -> dict[str, str]:
     etag, generation = expectation.etag, expectation.generation
     if etag is not None and not etag.startswith("W/"):
         if _UNSAFE_VALUE.search(etag):
-            raise ValueError("an ETag cannot hold control characters")
+            raise ValueError("an ETag cannot contain control characters")
         headers["If-Match"] = etag
     if generation is not None:
         if _UNSAFE_VALUE.search(generation):
-            raise ValueError("a generation cannot hold control characters")
+            raise ValueError("a generation cannot contain control characters")
         headers["x-goog-if-generation-match"] = generation
     return headers
 
@@ -88,7 +88,7 @@ def check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not _TOKEN.fullmatch(name):
             raise ValueError(f"not a valid header name: {name!r}")
         if _UNSAFE_VALUE.search(value) or not _is_latin1(value):
-            raise ValueError(f"the value of header {name!r} holds characters that a header cannot carry")
+            raise ValueError(f"the value of header {name!r} contains characters that a header cannot contain")
     return dict(headers)
 
 

@@ -63,9 +63,9 @@ class WebAddress:
             ValueError: it is not an http or https URL; the message does not show it.
         """
         if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in url):
-            raise ValueError("a URL cannot hold blanks and control characters")
+            raise ValueError("a URL cannot contain blanks or control characters")
         if not is_unicode(url):
-            raise ValueError("a URL is valid Unicode, without lone surrogates")
+            raise ValueError("a URL must be valid Unicode, without lone surrogates")
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -93,7 +93,7 @@ class WebAddress:
         """
         web = cls.parse(url)
         if web.user is not None or web.query:
-            raise ValueError("an endpoint's URL holds no credentials and no query")
+            raise ValueError("the URL of an endpoint cannot contain credentials or a query")
         return web
 
     @property
@@ -258,13 +258,13 @@ def usable_proxy(url: str | None) -> str | None:
     scheme = url.partition("://")[0].lower()
     if scheme not in _PORTS:
         raise UnsupportedOperationError(
-            f"the proxy is a {scheme}:// one, and only http:// and https:// ones are used; NO_PROXY excepts hosts, and "
-            "trust_env=False does without"
+            f"{scheme}:// proxies are not supported, only http:// and https://; exclude hosts with NO_PROXY, or "
+            "ignore proxies with trust_env=False"
         )
     try:
         WebAddress.parse(url)
     except ValueError:
-        raise StoreError("the URL of the proxy cannot be read: http://host:port is wanted") from None
+        raise StoreError("the URL of the proxy is invalid; expected http://host:port") from None
     return url
 
 
@@ -345,7 +345,7 @@ def _make_context(root_certificate: str, allow_invalid: bool) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=root_certificate)
         except (ssl.SSLError, ValueError):
-            raise ValueError("the storage option 'root_certificate' holds no certificates in PEM") from None
+            raise ValueError("the storage option 'root_certificate' contains no PEM certificates") from None
         _allow_private_authorities(context)
     if allow_invalid:
         context.check_hostname = False
@@ -421,7 +421,7 @@ def _next_url(url: str, current: WebAddress, location: str) -> str:
         there = urljoin(url, location[:start] + rest)
         following = WebAddress.parse(there)
     except ValueError:
-        raise StoreError("a redirect to something that is not a URL of HTTP was not followed") from None
+        raise StoreError("a redirect to something other than an HTTP URL was not followed") from None
     if current.secure and not following.secure:
         raise StoreError("a redirect from https to http was not followed")
     path = following.path + ("/" if there.partition("?")[0].partition("#")[0].endswith("/") else "")

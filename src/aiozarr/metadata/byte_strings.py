@@ -83,10 +83,10 @@ class NullTerminatedBytesType(FixedLengthType):
             return self.default_fill_value
         data = bytes_of(value)
         if data is None:
-            raise TypeError(f"a fill value of {self.name} is bytes, not {value!r}")
+            raise TypeError(f"a fill value of {self.name} must be bytes, not {value!r}")
         data = data.rstrip(b"\0")
         if len(data) > self.length_bytes:
-            raise ValueError(f"a fill value of this type has at most {self.length_bytes} bytes, not {len(data)}")
+            raise ValueError(f"a fill value of this type may have at most {self.length_bytes} bytes, not {len(data)}")
         return frozen(np.array(data, self.dtype))
 
 
@@ -121,7 +121,7 @@ class BytesType(UnconfiguredType):
         # Other writers than zarr-python use the form of the core specification: a list of integers.
         if isinstance(value, list):
             return frozen_element(parse_byte_list(value, member), self.dtype)
-        raise InvalidMetadataError(f"the fill value of {self.name} is base64 text", member=member)
+        raise InvalidMetadataError(f"the fill value of {self.name} must be base64 text", member=member)
 
     def render_fill_value(self, array: FillValue) -> JSON:
         return render_base64(array.item())
@@ -133,7 +133,7 @@ class BytesType(UnconfiguredType):
             value = value.item()
         data = bytes_of(value)
         if data is None:
-            raise TypeError(f"a fill value of {self.name} is bytes, not {value!r}")
+            raise TypeError(f"a fill value of {self.name} must be bytes, not {value!r}")
         return frozen_element(data, self.dtype)
 
     def fill_key(self, array: FillValue) -> bytes:
@@ -193,7 +193,7 @@ class RawType(DataType):
                 return self._array(data)
         form = "the base64 text" if self.name == "raw_bytes" else "a list"
         raise InvalidMetadataError(
-            f"the fill value of {self.name} is {form} of {self.length_bytes} bytes", member=member
+            f"the fill value of {self.name} must be {form} of {self.length_bytes} bytes", member=member
         )
 
     def render_fill_value(self, array: FillValue) -> JSON:
@@ -206,7 +206,9 @@ class RawType(DataType):
             return self.default_fill_value
         data = None if isinstance(value, str) else bytes_of(value)
         if data is None or len(data) > self.length_bytes:
-            raise ValueError(f"fill_value is {value!r}, and elements of {self.name} have {self.length_bytes} bytes")
+            raise ValueError(
+                f"fill_value {value!r} does not have the {self.length_bytes} bytes of a {self.name} element"
+            )
         return self._array(data.ljust(self.length_bytes, b"\0"))
 
     def _array(self, data: bytes) -> FillValue:
@@ -265,10 +267,12 @@ def parse_length(name: str, configuration: Mapping[str, JSON], member: str, *, m
     member = f"{member}.configuration"
     for key in configuration:
         if key != "length_bytes":
-            raise InvalidMetadataError(f"{name!r} has no such parameter", member=f"{member}.{key}"[:200])
+            raise InvalidMetadataError(f"unknown parameter of {name!r}", member=f"{member}.{key}"[:200])
     length = configuration.get("length_bytes")
     if type(length) is not int or length < 0 or length % multiple:
         kind = "an integer" if multiple == 1 else f"a multiple of {multiple}"
-        raise InvalidMetadataError(f"{name!r} has a length, {kind} of at least 0", member=f"{member}.length_bytes")
+        raise InvalidMetadataError(
+            f"expected the length of {name!r}: {kind} of at least 0", member=f"{member}.length_bytes"
+        )
     check_item_size(length, name, f"{member}.length_bytes")
     return length

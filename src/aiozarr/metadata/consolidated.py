@@ -83,7 +83,9 @@ def parse_zmetadata(
     members = document.members
     version = members.get("zarr_consolidated_format", 1)  # Parquet references of kerchunk lack it
     if (type(version) is not int if strict else isinstance(version, bool)) or integral(respelled_number(version)) != 1:
-        raise InvalidMetadataError("consolidated metadata of format 1 are read", member="zarr_consolidated_format")
+        raise InvalidMetadataError(
+            "only format 1 of consolidated metadata is supported", member="zarr_consolidated_format"
+        )
     copies = _object(members.get("metadata"), "metadata", document)
     nodes: dict[str, dict[str, Any]] = {}
     own: dict[str, Any] = {}
@@ -128,14 +130,12 @@ def parse_inline(value: object, document: Document) -> Consolidated | None:
     if not isinstance(value, dict) or value.get("kind") != "inline":
         if may_be_ignored(value):
             return None
-        raise unsupported_member(CONSOLIDATED_MEMBER, "consolidated metadata are an object of the kind 'inline'")
+        raise unsupported_member(CONSOLIDATED_MEMBER, "consolidated metadata must be an object of the kind 'inline'")
     if id(value) in document.duplicates:
-        raise InvalidMetadataError(
-            "the member is there twice", member=f"{CONSOLIDATED_MEMBER}.{document.duplicates[id(value)]}"
-        )
+        raise InvalidMetadataError("duplicate member", member=f"{CONSOLIDATED_MEMBER}.{document.duplicates[id(value)]}")
     for name, part in value.items():
         if name not in ("kind", "must_understand", "metadata") and not may_be_ignored(value):
-            raise unsupported_member(clip(f"{CONSOLIDATED_MEMBER}.{name}"), "the member is not known")
+            raise unsupported_member(clip(f"{CONSOLIDATED_MEMBER}.{name}"), "unknown member")
         if name != "metadata":
             document.check(part, clip(f"{CONSOLIDATED_MEMBER}.{name}"))
     member = f"{CONSOLIDATED_MEMBER}.metadata"
@@ -169,7 +169,7 @@ def document_of(consolidated: Consolidated, members: Mapping[str, Any]) -> Docum
 def _object(value: object, member: str, document: Document) -> dict[str, Any]:
     found = CHECKS.check(value, member, dict, "an object")
     if id(found) in document.duplicates:
-        raise InvalidMetadataError("a member is there twice", member=clip(f"{member}.{document.duplicates[id(found)]}"))
+        raise InvalidMetadataError("duplicate member", member=clip(f"{member}.{document.duplicates[id(found)]}"))
     return found
 
 

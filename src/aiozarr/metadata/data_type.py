@@ -158,7 +158,7 @@ class DataType(ABC):
             UnsupportedMetadataError: no registered type stores it.
         """
         if dtype is None:
-            raise TypeError("a data type is wanted; numpy would take None as float64")
+            raise TypeError("expected a data type; numpy would turn None into float64")
         wanted = np.dtype(dtype)
         likely = _NAME_OF_KIND.get(wanted.kind)
         for names in ((likely,) if likely else (), _registry.built_in):
@@ -173,7 +173,7 @@ class DataType(ABC):
                     return found
         hint = "; say what the objects are: str, bytes" if wanted.kind == "O" else ""
         raise UnsupportedMetadataError(
-            f"no Zarr data type stores {clip(str(wanted))}{hint}",
+            f"no Zarr data type can store {clip(str(wanted))}{hint}",
             member="data_type",
             point="data_type",
             name=clip(str(wanted)),
@@ -258,30 +258,33 @@ def check_item_size(size: int, name: str, member: str) -> None:
     """
     if not 0 < size <= MAX_ITEM_SIZE:
         raise UnsupportedMetadataError(
-            f"elements have 1 to {MAX_ITEM_SIZE} bytes, not {size}", member=member, point="data_type", name=clip(name)
+            f"elements must have 1 to {MAX_ITEM_SIZE} bytes, not {size}",
+            member=member,
+            point="data_type",
+            name=clip(name),
         )
 
 
 def check_no_configuration(name: str, configuration: Mapping[str, JSON], member: str) -> None:
     """Check that a type without parameters has no configuration."""
     if configuration:
-        raise InvalidMetadataError(f"the data type {name!r} has no parameters", member=f"{member}.configuration")
+        raise InvalidMetadataError(f"the data type {name!r} takes no configuration", member=f"{member}.configuration")
 
 
 def _parse_object(value: object, member: str) -> tuple[str, Mapping[str, JSON]]:
     if not isinstance(value, dict):
-        raise InvalidMetadataError("a data type is a string or an object", member=member)
+        raise InvalidMetadataError("expected a data type: a string or an object", member=member)
     name = value.get("name")
     if not isinstance(name, str):
-        raise InvalidMetadataError("a data type has a name, which is a string", member=f"{member}.name")
+        raise InvalidMetadataError("the name of a data type must be a string", member=f"{member}.name")
     get_data_type(name, member=member)  # an unknown type is reported before its unknown members
     configuration = value.get("configuration", {})
     if not isinstance(configuration, dict):
-        raise InvalidMetadataError("a configuration is an object", member=f"{member}.configuration")
+        raise InvalidMetadataError("a configuration must be an object", member=f"{member}.configuration")
     for key, part in value.items():
         # A reader cannot ignore a data type, so `must_understand` is never false.
         if key not in ("name", "configuration") and (key, part) != ("must_understand", True):
             raise InvalidMetadataError(
-                f"the data type {clip(name)!r} has no such member", member=clip(f"{member}.{key}")
+                f"unknown member of the data type {clip(name)!r}", member=clip(f"{member}.{key}")
             )
     return name, configuration

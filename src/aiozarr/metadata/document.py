@@ -30,7 +30,7 @@ MAX_NDIM = 32
 _LENGTH_END = 1 << 63
 
 CHECKS = Checks(
-    lambda path, expected, value, _: InvalidMetadataError(f"it must be {expected}, not {shown(value)}", member=path)
+    lambda path, expected, value, _: InvalidMetadataError(f"must be {expected}, not {shown(value)}", member=path)
 )
 
 _T = TypeVar("_T")
@@ -214,7 +214,7 @@ def check_json(
         elif isinstance(value, float):
             if finite and not math.isfinite(value):
                 raise InvalidMetadataError(
-                    f"JSON has no number {value}; None or a string can take its place", member=_render_path(path)
+                    f"JSON cannot represent the number {value}; use None or a string instead", member=_render_path(path)
                 )
         elif isinstance(value, (dict, list, tuple)):
             if depth >= MAX_DEPTH:
@@ -226,15 +226,15 @@ def check_json(
             else:
                 pending.extend([(part, (path, i), depth + 1) for i, part in enumerate(value)])
         else:
-            raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which is no JSON value")
+            raise TypeError(f"{_render_path(path)} is a {type(value).__name__}, which JSON cannot represent")
 
 
 def _check_keys(value: dict[Any, Any], path: _JsonPath, duplicates: Mapping[int, str] | None, *, unicode: bool) -> None:
     if duplicates and id(value) in duplicates:
-        raise InvalidMetadataError("the member is there twice", member=_render_path((path, duplicates[id(value)])))
+        raise InvalidMetadataError("duplicate member", member=_render_path((path, duplicates[id(value)])))
     for key in value:
         if not isinstance(key, str):
-            raise TypeError(f"{_render_path(path)} has the key {key!r}, and keys of JSON are strings")
+            raise TypeError(f"{_render_path(path)} has the key {key!r}; keys in JSON must be strings")
         if unicode:
             _check_text(key, path)
 
@@ -271,7 +271,7 @@ def parse_lengths(value: object, member: str, minimum: int) -> tuple[int, ...]:
         return tuple(lengths)
     for i, length in enumerate(lengths):
         if CHECKS.integer(length, f"{member}[{i}]", minimum) >= _LENGTH_END:
-            raise UnsupportedMetadataError("a length is less than 2^63", member=f"{member}[{i}]")
+            raise UnsupportedMetadataError("a length must be less than 2^63", member=f"{member}[{i}]")
     return tuple(lengths)
 
 
@@ -297,7 +297,7 @@ def check_version(members: Mapping[str, Any], zarr_format: int) -> None:
         # zarr-python 2.13 to 2.18 and GDAL 3.4 to 3.7 wrote drafts, with the URL of their text.
         is_draft = isinstance(version, str) and "/zarr/" in version
         draft = "; this is a draft of format 3, which differs from format 3 and is not read" if is_draft else ""
-        raise InvalidMetadataError(f"it must be {zarr_format}, not {shown(version)}{draft}", member="zarr_format")
+        raise InvalidMetadataError(f"must be {zarr_format}, not {shown(version)}{draft}", member="zarr_format")
 
 
 def _check_depth(raw: bytes) -> None:
@@ -357,7 +357,7 @@ def _parse(raw: bytes, duplicates: list[tuple[dict[str, Any], str]]) -> object:
     except json.JSONDecodeError as error:
         if raw[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
             raise InvalidMetadataError(
-                "the document is not JSON but an HTML page, as a web server sends it for missing files or a login"
+                "the document is an HTML page, not JSON; web servers send such pages for missing files and logins"
             ) from error
         raise InvalidMetadataError(f"the document is not JSON: {error}") from error
 

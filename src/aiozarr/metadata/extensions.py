@@ -28,7 +28,7 @@ def parse_extensions(value: object, member: str) -> tuple[NamedConfig, ...]:
     """
     parts = CHECKS.check(value, member, list, "a list of extensions")
     if len(parts) > MAX_EXTENSIONS:
-        raise unsupported_member(member, f"at most {MAX_EXTENSIONS} are read, not {len(parts)}")
+        raise unsupported_member(member, f"at most {MAX_EXTENSIONS} are allowed, not {len(parts)}")
     return tuple([parse_extension(part, f"{member}[{i}]") for i, part in enumerate(parts)])
 
 
@@ -47,7 +47,7 @@ def parse_extension(value: object, member: str) -> NamedConfig:
     must_understand = CHECKS.boolean(members.get("must_understand", True), f"{member}.must_understand")
     for key in members:
         if key not in ("name", "configuration", "must_understand"):
-            raise InvalidMetadataError("an extension has no such member", member=clip(f"{member}.{key}"))
+            raise InvalidMetadataError("unknown member of an extension", member=clip(f"{member}.{key}"))
     return NamedConfig(_check_name(name, member), configuration, must_understand)
 
 
@@ -89,5 +89,5 @@ def refuse_pickle(name: str, member: str) -> None:
 
 def _check_name(name: str, member: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
-        raise unsupported_member(member, f"a name has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
+        raise unsupported_member(member, f"a name may have at most {MAX_NAME_LENGTH} characters, not {len(name)}")
     return name

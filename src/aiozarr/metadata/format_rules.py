@@ -125,7 +125,7 @@ def check_node_name(name: str, zarr_format: int = 3) -> str:
             v2 and v1 also `.`, `..`, and names with a backslash, which these formats replace by `/`.
     """
     if not isinstance(name, str):
-        raise TypeError(f"a node name is a str, not {type(name).__name__}")
+        raise TypeError(f"a node name must be a str, not {type(name).__name__}")
     reason = _name_fault(name, zarr_format)
     if reason is not None:
         raise InvalidKeyError(f"not a valid node name: {reason}", key=name)
@@ -143,7 +143,7 @@ def check_path(path: str, zarr_format: int | None = 3) -> str:
         InvalidKeyError: `check_node_name` rejects a name, or the path is longer than a store key.
     """
     if not isinstance(path, str):
-        raise TypeError(f"a path is a str, not {type(path).__name__}")
+        raise TypeError(f"a path must be a str, not {type(path).__name__}")
     if zarr_format is None:
         try:
             return check_path(path, 3)
@@ -185,7 +185,7 @@ def normalize_path(path: str) -> str:
     """
     normal = _SLASHES.sub("/", path).strip("/")
     if not {".", ".."}.isdisjoint(normal.split("/")):
-        raise InvalidKeyError("not a valid path: '.' and '..' are no names", key=path)
+        raise InvalidKeyError("not a valid path: '.' and '..' are not allowed", key=path)
     return normal
 
 

@@ -132,7 +132,7 @@ def consolidate(zarr_format: int, nodes: Mapping[str, NodeMetadata]) -> Consolid
     copies: dict[str, Mapping[str, Mapping[str, Any]]] = {}
     for path, metadata in nodes.items():
         if metadata.zarr_format != zarr_format or zarr_format not in (2, 3):
-            raise ValueError(f"a node of format {metadata.zarr_format} in a group of format {zarr_format}")
+            raise ValueError(f"a group of format {zarr_format} cannot contain a node of format {metadata.zarr_format}")
         copies[path] = _members(_for_consolidation(metadata))
     return Consolidated(zarr_format, with_groups_between(zarr_format, copies))
 
@@ -305,7 +305,7 @@ def _members(metadata: NodeMetadata) -> dict[str, dict[str, Any]]:
     if metadata.zarr_format == 2:
         return v2_members(metadata)
     if isinstance(metadata, GroupMetadata):
-        raise UnsupportedMetadataError("Zarr v1 has no groups", point="zarr_format", name="1")
+        raise UnsupportedMetadataError("format 1 does not support groups", point="zarr_format", name="1")
     return v1_members(metadata)
 
 

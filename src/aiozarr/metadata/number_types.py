@@ -78,17 +78,17 @@ def cast_number(value: object, dtype: np.dtype[Any], name: str) -> FillValue:
     if given.ndim == 0 and given.dtype != dtype and given.dtype.type.__module__ != "numpy":
         given = np.asarray(given.item())  # numpy has no casts between types of other packages
     if given.ndim or not (given.dtype.kind in "biufcO" or given.dtype == dtype):
-        raise TypeError(f"a fill value of {name} is a number or bool, not {value!r}")
+        raise TypeError(f"a fill value of {name} must be a number or a bool, not {value!r}")
     if given.dtype == dtype:
         return frozen(given.copy())
     # Complex numbers have no order and floats no exact integers, so only these casts are allowed.
     if given.dtype.kind == "O" or (is_complex(given.dtype) and not is_complex(dtype)):
-        raise ValueError(f"{name} has no value {value!r}")
+        raise ValueError(f"{value!r} is not a value of {name}")
     with np.errstate(all="ignore"):
         cast = given.astype(dtype)
         lost = np.isfinite(given) and not np.isfinite(cast.astype(complex))
     if lost:
-        raise ValueError(f"{name} has no value {value!r}")
+        raise ValueError(f"{value!r} is not a value of {name}")
     return frozen(cast)
 
 
@@ -119,7 +119,7 @@ class BoolType(UnconfiguredType):
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         if not isinstance(value, bool) and (strict or type(value) not in (int, float) or value not in (0, 1)):
-            raise InvalidMetadataError("the fill value of bool is true or false", member=member)
+            raise InvalidMetadataError("the fill value of bool must be true or false", member=member)
         return frozen(np.array(bool(value)))
 
     def render_fill_value(self, array: FillValue) -> JSON:
@@ -130,7 +130,7 @@ class BoolType(UnconfiguredType):
             return self.default_fill_value
         cast = cast_number(value, self.dtype, self.name)
         if cast.item() != np.asarray(value).item():
-            raise ValueError(f"bool has no value {value!r}")
+            raise ValueError(f"{value!r} is not a bool")
         return frozen(np.array(bool(cast)))  # numpy's bool may be a byte other than 0 and 1
 
 
@@ -152,7 +152,7 @@ class IntegerType(NumberType):
             value = integral(respelled_number(value))
         # Python counts bool as int, and 1.0 is not an integer in JSON.
         if type(value) is not int:
-            raise InvalidMetadataError(f"the fill value of {self.name} is an integer", member=member)
+            raise InvalidMetadataError(f"the fill value of {self.name} must be an integer", member=member)
         if not self._holds(value):
             raise InvalidMetadataError(f"the fill value is out of the range of {self.name}", member=member)
         return frozen(np.array(value, self.dtype))
@@ -165,12 +165,12 @@ class IntegerType(NumberType):
             return self.default_fill_value
         given = np.asarray(value)
         if given.ndim == 0 and given.dtype.kind == "O" and not isinstance(given.item(), int):
-            raise ValueError(f"{self.name} has no value {value!r}")
+            raise ValueError(f"{value!r} is not a value of {self.name}")
         if given.ndim == 0 and given.dtype.kind in "iuO" and self._holds(int(given.item())):
             return frozen(np.array(int(given.item()), self.dtype))
         cast = cast_number(value, self.dtype, self.name)
         if int(cast) != given.item():
-            raise ValueError(f"{self.name} has no value {value!r}")
+            raise ValueError(f"{value!r} is not a value of {self.name}")
         return cast
 
     def _holds(self, value: int) -> bool:
@@ -199,19 +199,19 @@ class FloatType(NumberType):
         if isinstance(value, str):
             return self._parse_text(value, member)
         if type(value) is not float and type(value) is not int:
-            raise InvalidMetadataError(f"the fill value of {self.name} is a number or a string", member=member)
+            raise InvalidMetadataError(f"the fill value of {self.name} must be a number or a string", member=member)
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
         if not math.isfinite(number) and (strict or type(value) is int):
             # Infinity is a string in JSON. A number such as 1e999 is more likely a mistake than a rounding.
-            raise InvalidMetadataError(f"the number is beyond the range of {self.name}", member=member)
+            raise InvalidMetadataError(f"the number is out of the range of {self.name}", member=member)
         if number == 0 and self.name == "float8_e8m0fnu" and not strict:
             # The type has no zero. TensorStore writes 0.0 for the smallest number, which has no bits set.
             return self.default_fill_value
         if not self._holds(number):
-            raise InvalidMetadataError(f"{self.name} has no such number", member=member)
+            raise InvalidMetadataError(f"{self.name} cannot represent this number", member=member)
         return frozen(self._cast(number))
 
     def render_fill_value(self, array: FillValue) -> JSON:
@@ -228,7 +228,7 @@ class FloatType(NumberType):
             return self.default_fill_value
         cast = cast_number(value, self.dtype, self.name)
         if np.asarray(value).dtype != self.dtype and not self._holds(float(np.asarray(value).item())):
-            raise ValueError(f"{self.name} has no value {value!r}")
+            raise ValueError(f"{value!r} is not a value of {self.name}")
         return cast
 
     @fork_safe_cached_property
@@ -253,13 +253,13 @@ class FloatType(NumberType):
         if _HEX.fullmatch(text) is None or len(text) != 2 + 2 * size:
             names = ", ".join([f"'{name}'" for name, number in _NAMED.items() if self._holds(number)])
             raise InvalidMetadataError(
-                f"the fill value of {self.name} is a number, {names}{' or ' if names else ''}'0x' and "
+                f"the fill value of {self.name} must be a number, {names}{' or ' if names else ''}'0x' and "
                 f"{2 * size} hexadecimal digits",
                 member=member,
             )
         bits, match = int(text, 16), _BITS.match(self.name)
         if match is None or bits >> int(match[1]):
-            raise InvalidMetadataError(f"{self.name} has fewer bits", member=member)
+            raise InvalidMetadataError(f"too many bits for {self.name}", member=member)
         return frozen(np.array(bits, f"u{size}").view(self.dtype))
 
 
@@ -313,7 +313,7 @@ class ComplexType(NumberType):
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
         if not isinstance(value, list) or len(value) != 2:
-            raise InvalidMetadataError(f"the fill value of {self.name} is a list of two parts", member=member)
+            raise InvalidMetadataError(f"the fill value of {self.name} must be a list of two numbers", member=member)
         parts = [self.part.parse_fill_value(each, f"{member}[{i}]", strict=strict) for i, each in enumerate(value)]
         # Set both parts in memory: arithmetic such as re + 1j * im changes NaN payloads and the sign of zero.
         return frozen(np.frombuffer(b"".join([part.tobytes() for part in parts]), self.dtype).reshape(()))

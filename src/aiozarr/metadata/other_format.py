@@ -11,7 +11,7 @@ import numpy as np
 
 from aiozarr.errors import UnsupportedMetadataError
 from aiozarr.metadata.extensions import ELEMENTS
-from aiozarr.metadata.records import ATTRIBUTE, ArrayMetadata, GroupMetadata, NamedConfig
+from aiozarr.metadata.records import ATTRIBUTE, ArrayMetadata, NamedConfig
 from aiozarr.metadata.v2_dtype import parse_dtype
 from aiozarr.metadata.v2_encoding import BYTES_CODECS, PREFIX, Encoding, read_encoding
 
@@ -21,26 +21,6 @@ _TYPE_MEMBERS = ("dtype", "astype", "encode_dtype", "decode_dtype")
 _OBJECT_CODECS = ("vlen-utf8", "vlen-bytes")
 # The filters of blosc by numcodecs' numbers; -1 depends on the size of elements.
 _SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
-
-
-def as_v3(metadata: ArrayMetadata | GroupMetadata) -> ArrayMetadata | GroupMetadata:
-    """Return the metadata in format 3 of a node whose chunks stay as they are. Consolidated metadata are left out.
-
-    Raises:
-        UnsupportedMetadataError: format 3 cannot describe the chunks.
-    """
-    if isinstance(metadata, GroupMetadata):
-        return GroupMetadata(3, attributes_in_format(metadata.attributes, 3))
-    if metadata.zarr_format == 3:
-        return metadata
-    return replace(
-        metadata,
-        zarr_format=3,
-        codecs=v3_codecs(metadata),
-        attributes=attributes_without_names(metadata, 3),
-        extra={},
-        has_fill_value=True,
-    )
 
 
 def attributes_without_names(metadata: ArrayMetadata, zarr_format: int) -> dict[str, Any]:

@@ -116,9 +116,9 @@ class ArrayMetadata:
         """
         lengths = tuple(map(index, shape))
         if len(lengths) != self.ndim:
-            raise ValueError(f"an array of {self.ndim} dimensions cannot get the shape {lengths}")
+            raise ValueError(f"an array of {self.ndim} dimensions cannot have the shape {lengths}")
         if not all(0 <= length < 1 << 63 for length in lengths):
-            raise ValueError(f"each length is at least 0 and less than 2^63, which {lengths} is not")
+            raise ValueError(f"each length of {lengths} must be at least 0 and less than 2^63")
         return replace(self, shape=lengths)
 
     def __eq__(self, other: object) -> bool:

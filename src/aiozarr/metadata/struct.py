@@ -67,19 +67,19 @@ class StructType(DataType):
         member = f"{member}.configuration"
         for key in configuration:
             if key != "fields":
-                raise InvalidMetadataError(f"{name!r} has no such parameter", member=clip(f"{member}.{key}"))
+                raise InvalidMetadataError(f"unknown parameter of {name!r}", member=clip(f"{member}.{key}"))
         listed, member = configuration.get("fields"), f"{member}.fields"
         if not isinstance(listed, list) or not listed:
-            raise InvalidMetadataError(f"{name!r} has a list of fields", member=member)
+            raise InvalidMetadataError(f"{name!r} needs a list of fields", member=member)
         if member.count(".fields") > MAX_DEPTH:
-            raise _too_much(f"records are nested at most {MAX_DEPTH} levels deep", member)
+            raise _too_much(f"records may be nested at most {MAX_DEPTH} levels deep", member)
         fields: list[StructField] = []
         count = 0
         for i, each in enumerate(listed):
             field = _parse_field(each, name, f"{member}[{i}]", strict)
             count += _count(field.data_type)
             if count > MAX_FIELDS:
-                raise _too_much(f"a record has at most {MAX_FIELDS} fields", member)
+                raise _too_much(f"a record may have at most {MAX_FIELDS} fields", member)
             fields.append(field)
         return cls._checked(fields, member)
 
@@ -100,7 +100,7 @@ class StructType(DataType):
             base, shape = part.subdtype or (part, ())
             fields.append(StructField(name, DataType.from_numpy(base), tuple(shape)))
         if sum([_count(field.data_type) for field in fields]) > MAX_FIELDS:
-            raise _too_much(f"a record has at most {MAX_FIELDS} fields", "data_type")
+            raise _too_much(f"a record may have at most {MAX_FIELDS} fields", "data_type")
         return cls._checked(fields, "data_type") if fields else None
 
     @classmethod
@@ -109,10 +109,10 @@ class StructType(DataType):
         size = 0
         for i, field in enumerate(fields):
             if not field.name or field.name in seen:
-                raise InvalidMetadataError("names of fields are not empty, and all different", member=f"{member}[{i}]")
+                raise InvalidMetadataError("field names must be unique and must not be empty", member=f"{member}[{i}]")
             seen.add(field.name)
             if field.data_type.is_variable:
-                raise InvalidMetadataError("fields have a fixed number of bytes", member=f"{member}[{i}]")
+                raise InvalidMetadataError("a field must have a fixed number of bytes", member=f"{member}[{i}]")
             size += field.data_type.dtype.itemsize * prod(field.shape)
         check_item_size(size, _NAME, member)
         return cls(tuple(fields))
@@ -128,7 +128,7 @@ class StructType(DataType):
     @property
     def configuration(self) -> Mapping[str, JSON]:
         if any(field.shape for field in self.fields):
-            raise _refused("v3 has no records with fields that are arrays")
+            raise _refused("format 3 does not support fields that are arrays")
         return {"fields": [{"name": field.name, "data_type": field.data_type.to_json()} for field in self.fields]}
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:
@@ -139,23 +139,27 @@ class StructType(DataType):
         if isinstance(value, str) and not strict:
             return self._from_bytes(parse_base64(value, member), member)
         if not isinstance(value, dict):
-            raise InvalidMetadataError("the fill value of a record is an object with all its fields", member=member)
+            raise InvalidMetadataError(
+                "the fill value of a record must be an object with all of its fields", member=member
+            )
         for key in value:
             if all(key != field.name for field in self.fields):
-                raise InvalidMetadataError("the record has no such field", member=clip(f"{member}.{key}"))
+                raise InvalidMetadataError("unknown field of the record", member=clip(f"{member}.{key}"))
         parts: list[bytes] = []
         for field in self.fields:
             place = clip(f"{member}.{field.name}")
             if field.name not in value:
                 raise InvalidMetadataError("the field is missing", member=place)
             if field.shape:
-                raise InvalidMetadataError("a field that is an array has no fill value in JSON", member=place)
+                raise InvalidMetadataError(
+                    "JSON cannot represent the fill value of a field that is an array", member=place
+                )
             parts.append(field.data_type.parse_fill_value(value[field.name], place, strict=strict).tobytes())
         return self._packed(b"".join(parts))
 
     def render_fill_value(self, array: FillValue) -> JSON:
         if any(field.shape for field in self.fields):
-            raise _refused("v3 has no records with fields that are arrays")
+            raise _refused("format 3 does not support fields that are arrays")
         return {field.name: field.data_type.render_fill_value(array[field.name]) for field in self.fields}
 
     def make_fill_value(self, value: object) -> FillValue:
@@ -164,18 +168,18 @@ class StructType(DataType):
             return self.default_fill_value
         if isinstance(value, np.ndarray | np.void) and value.shape == () and value.dtype.names is not None:
             if value.dtype.names != self.dtype.names:
-                raise ValueError(f"a fill value has the fields {self.dtype.names}, not {value.dtype.names}")
+                raise ValueError(f"a fill value must have the fields {self.dtype.names}, not {value.dtype.names}")
             value = {name: value[name] for name in value.dtype.names}
         if isinstance(value, bytes | bytearray | memoryview):
             if len(value) != self.dtype.itemsize:
-                raise ValueError(f"a fill value of this record has {self.dtype.itemsize} bytes, not {len(value)}")
+                raise ValueError(f"a fill value of this record must have {self.dtype.itemsize} bytes, not {len(value)}")
             return self._packed(bytes(value))
         if isinstance(value, tuple | list) and len(value) == len(self.fields):
             value = {field.name: part for field, part in zip(self.fields, value, strict=True)}
         if not isinstance(value, Mapping):
-            raise TypeError(f"a fill value of a record has a value for each of its fields, which {value!r} has not")
+            raise TypeError(f"a fill value of a record needs a value for each of its fields, unlike {value!r}")
         if set(value) != {field.name for field in self.fields}:
-            raise ValueError(f"a fill value has the fields {self.dtype.names}, not {tuple(value)}")
+            raise ValueError(f"a fill value must have the fields {self.dtype.names}, not {tuple(value)}")
         return self._packed(b"".join([_make_part(field, value[field.name]) for field in self.fields]))
 
     def _from_bytes(self, data: bytes, member: str) -> FillValue:
@@ -196,9 +200,11 @@ def _parse_field(value: JSON, struct: str, member: str, strict: bool) -> StructF
         name, data_type = value["name"], value["data_type"]
         place = f"{member}.data_type"
     else:
-        raise InvalidMetadataError("a field is an object with a name and a data type, and nothing else", member=member)
+        raise InvalidMetadataError(
+            "a field must be an object with a name and a data type, and nothing else", member=member
+        )
     if not isinstance(name, str):
-        raise InvalidMetadataError("the name of a field is a string", member=member)
+        raise InvalidMetadataError("the name of a field must be a string", member=member)
     return StructField(name, DataType.from_json(data_type, member=place, strict=strict))
 
 

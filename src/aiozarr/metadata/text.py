@@ -56,7 +56,7 @@ class FixedLengthTextType(FixedLengthType):
             return self.default_fill_value
         text = _text_of(value, self.name).rstrip("\0")
         if len(text) > self.length_bytes // 4:
-            raise ValueError(f"a fill value of this type has at most {self.length_bytes // 4} code points")
+            raise ValueError(f"a fill value of this type may have at most {self.length_bytes // 4} code points")
         return frozen(np.array(text, self.dtype))
 
 
@@ -98,7 +98,7 @@ class StringType(UnconfiguredType):
 
 def _parse_text(value: JSON, name: str, member: str) -> str:
     if not isinstance(value, str):
-        raise InvalidMetadataError(f"the fill value of {name} is a string", member=member)
+        raise InvalidMetadataError(f"the fill value of {name} must be a string", member=member)
     if not is_unicode(value):
         raise InvalidMetadataError("not valid Unicode: a lone surrogate", member=member)
     return value
@@ -108,9 +108,9 @@ def _text_of(value: object, name: str) -> str:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if not isinstance(value, str):
-        raise TypeError(f"a fill value of {name} is a str, not {value!r}")
+        raise TypeError(f"a fill value of {name} must be a str, not {value!r}")
     if not is_unicode(value):
-        raise ValueError(f"a fill value of {name} is valid Unicode, without lone surrogates")
+        raise ValueError(f"a fill value of {name} must be valid Unicode, without lone surrogates")
     return str(value)
 
 
@@ -124,7 +124,9 @@ class ObjectType(DataType):
     def from_configuration(
         cls, name: str, configuration: Mapping[str, JSON], *, member: str = "data_type", strict: bool = False
     ) -> DataType:
-        raise UnsupportedMetadataError("v3 stores no Python objects", member=member, point="data_type", name=name)
+        raise UnsupportedMetadataError(
+            "format 3 cannot store Python objects", member=member, point="data_type", name=name
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -137,7 +139,7 @@ class ObjectType(DataType):
 
     def to_json(self) -> JSON:
         raise UnsupportedMetadataError(
-            "v3 stores no Python objects", member="data_type", point="data_type", name=self.name
+            "format 3 cannot store Python objects", member="data_type", point="data_type", name=self.name
         )
 
     def parse_fill_value(self, value: JSON, member: str = "fill_value", *, strict: bool = False) -> FillValue:

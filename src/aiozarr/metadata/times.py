@@ -42,7 +42,7 @@ class TimeType(DataType):
         member = f"{member}.configuration"
         for key in configuration:
             if key not in ("unit", "scale_factor"):
-                raise InvalidMetadataError(f"{name!r} has no such parameter", member=f"{member}.{key}"[:200])
+                raise InvalidMetadataError(f"unknown parameter of {name!r}", member=f"{member}.{key}"[:200])
         unit, scale = configuration.get("unit"), configuration.get("scale_factor")
         unit = "us" if unit in _MICROSECONDS else unit
         if unit not in _UNITS:
@@ -81,7 +81,9 @@ class TimeType(DataType):
         if value == "NaT":
             return self._array(_NAT)
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-            raise InvalidMetadataError(f"the fill value of {self.name} is a 64-bit integer or 'NaT'", member=member)
+            raise InvalidMetadataError(
+                f"the fill value of {self.name} must be a 64-bit integer or 'NaT'", member=member
+            )
         return self._array(value)
 
     def render_fill_value(self, array: FillValue) -> JSON:
@@ -97,21 +99,21 @@ class TimeType(DataType):
         # numpy counts timedelta64 as integer, and Python counts bool as int.
         if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
             if not -(1 << 63) <= int(value) < 1 << 63:
-                raise ValueError(f"{self.name} has no value {value!r}")
+                raise ValueError(f"{value!r} is not a value of {self.name}")
             return self._array(int(value))
         try:
             given = np.asarray(value)
             natural = given if given.dtype.kind in "Mm" else parse_times(given, self.dtype)
             cast = natural.astype(self.dtype, casting="same_kind")
         except TypeError:
-            raise TypeError(f"a fill value of {self.name} is a time or an integer, not {value!r}") from None
+            raise TypeError(f"a fill value of {self.name} must be a time or an integer, not {value!r}") from None
         except OverflowError:  # numpy 2.5
-            raise ValueError(f"{self.dtype} has no value {value!r}") from None
+            raise ValueError(f"{value!r} is not a value of {self.dtype}") from None
         if cast.ndim:
-            raise TypeError(f"a fill value of {self.name} is one value, not {value!r}")
+            raise TypeError(f"a fill value of {self.name} must be a single value, not {value!r}")
         # Compared in its own unit: numpy before 2.5 wraps around where a finer one does not reach.
         if not np.isnat(natural) and cast.astype(natural.dtype).view("i8") != natural.view("i8"):
-            raise ValueError(f"{self.dtype} has no value {value!r}")
+            raise ValueError(f"{value!r} is not a value of {self.dtype}")
         return frozen(cast)
 
     def _array(self, count: int) -> FillValue:

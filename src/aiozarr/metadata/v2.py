@@ -99,7 +99,7 @@ def parse_attributes(document: Document, settings: Settings) -> Mapping[str, Any
         if settings.strict:
             document.check(value, clip(name))
     if settings.strict and id(document.members) in document.duplicates:
-        raise InvalidMetadataError("the member is there twice", member=clip(document.duplicates[id(document.members)]))
+        raise InvalidMetadataError("duplicate member", member=clip(document.duplicates[id(document.members)]))
     return document.members
 
 
@@ -164,7 +164,7 @@ def element_type(stored: np.dtype[Any], filters: tuple[Mapping[str, Any], ...] =
     if stored.kind != "O":
         return ElementType(stored, DataType.from_numpy(stored.newbyteorder("=")), stored.kind)
     if not filters:
-        raise InvalidMetadataError("objects need a filter that makes bytes of them", member="filters")
+        raise InvalidMetadataError("objects need a filter that turns them into bytes", member="filters")
     name, kind = _OBJECT_TYPES.get(filters[0]["id"], ("object", "O"))
     return ElementType(stored, ObjectType() if kind == "O" else DataType.from_json(name), kind)
 
@@ -198,7 +198,7 @@ def render_fill(metadata: ArrayMetadata, encoding: Encoding, *, plain_text: bool
 def check_members(document: Document, zarr_format: int, *, strict: bool) -> None:
     """Check the format version, and that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
-        raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
+        raise InvalidMetadataError("duplicate member", member=document.duplicates[id(document.members)])
     for name, value in document.members.items():
         # NaN and infinities as bare tokens are what zarr-python and netCDF-C write.
         document.check(value, clip(name), finite=strict or name != "fill_value")
@@ -208,7 +208,9 @@ def check_members(document: Document, zarr_format: int, *, strict: bool) -> None
 def regular_grid(chunks: tuple[int, ...], shape: tuple[int, ...]) -> NamedConfig:
     """Return the grid of chunks of one shape."""
     if len(chunks) != len(shape):
-        raise InvalidMetadataError(f"chunks of {len(chunks)} dimensions for {len(shape)}", member="chunks")
+        raise InvalidMetadataError(
+            f"the chunks have {len(chunks)} dimensions, the array has {len(shape)}", member="chunks"
+        )
     return NamedConfig("regular", {"chunk_shape": list(chunks)})
 
 
@@ -221,7 +223,9 @@ def chunk_lengths(metadata: ArrayMetadata) -> list[int]:
     """Return the `chunks` member."""
     grid = metadata.chunk_grid
     if grid.name != "regular":
-        raise unsupported_member("chunk_grid", f"Zarr v1 and v2 have chunks of one shape, no grid {clip(grid.name)!r}")
+        raise unsupported_member(
+            "chunk_grid", f"formats 1 and 2 support chunks of one shape only, not the grid {clip(grid.name)!r}"
+        )
     return list(grid.configuration["chunk_shape"])
 
 
@@ -229,7 +233,9 @@ def separator_of(metadata: ArrayMetadata) -> str:
     """Return the separator of the coordinates in chunk keys."""
     encoding = metadata.chunk_key_encoding
     if encoding.name != "v2":
-        raise unsupported_member("chunk_key_encoding", f"Zarr v1 and v2 have no chunk keys by {clip(encoding.name)!r}")
+        raise unsupported_member(
+            "chunk_key_encoding", f"formats 1 and 2 do not support the chunk key encoding {clip(encoding.name)!r}"
+        )
     return str(encoding.configuration.get("separator", "."))
 
 
@@ -253,7 +259,7 @@ def _parse_extra(members: Mapping[str, Any], known: set[str], settings: Settings
     for name in extra:
         # NCZarr and others add members. The specification forbids them; later revisions let readers ignore them.
         if settings.strict:
-            raise InvalidMetadataError("the format has no such member", member=clip(name))
+            raise InvalidMetadataError("unknown member of the format", member=clip(name))
     return extra
 
 
@@ -305,9 +311,11 @@ def v1_members(metadata: ArrayMetadata) -> dict[str, dict[str, Any]]:
     """
     encoding = read_encoding(metadata.codecs, metadata.dtype, metadata.ndim)
     if encoding.filters:
-        raise UnsupportedMetadataError("Zarr v1 has no filters", member="codecs", point="codec")
+        raise UnsupportedMetadataError("format 1 does not support filters", member="codecs", point="codec")
     if separator_of(metadata) != ".":
-        raise UnsupportedMetadataError("the chunk keys of Zarr v1 have periods", member="chunk_key_encoding")
+        raise UnsupportedMetadataError(
+            "the separator of chunk keys must be a period in format 1", member="chunk_key_encoding"
+        )
     compression, options = _render_compression(encoding.compressor)
     members = {
         "zarr_format": 1,
@@ -336,7 +344,7 @@ def _parse_compression(name: object, options: object, settings: Settings) -> Map
     elif type(options) is int and name in _LEVELS:
         options = {"level": options}
     if not isinstance(options, dict):
-        raise InvalidMetadataError(f"these are no options of {name[:100]!r}", member="compression_opts")
+        raise InvalidMetadataError(f"these are not options of {name[:100]!r}", member="compression_opts")
     return parse_numcodec({**options, "id": name}, "compression")
 
 

@@ -65,16 +65,14 @@ def render_dtype(dtype: np.dtype[Any], order: Literal["<", ">"] = "<") -> DTypeJ
             return text
     except (InvalidMetadataError, UnsupportedMetadataError):
         pass
-    raise UnsupportedMetadataError(
-        f"Zarr v2 has no data type for {dtype}", member="dtype", point="data_type", name=str(dtype)
-    )
+    raise UnsupportedMetadataError(f"format 2 cannot store {dtype}", member="dtype", point="data_type", name=str(dtype))
 
 
 def _parse(value: object, member: str, level: int, seen: list[int]) -> np.dtype[Any]:
     if isinstance(value, str):
         return _parse_string(value, member)
     if not isinstance(value, list):
-        raise InvalidMetadataError("a data type is a string, or a list of fields", member=member)
+        raise InvalidMetadataError("expected a data type: a string or a list of fields", member=member)
     return _parse_fields(value, member, level, seen)
 
 
@@ -96,11 +94,11 @@ def _parse_string(text: str, member: str) -> np.dtype[Any]:
     if kind not in ("S", "U", "V"):
         raise InvalidMetadataError(f"{clip(text)!r} is not a type of numpy's array protocol", member=member)
     if size == 0:
-        raise _unsupported(text, member, "its elements have no bytes")
+        raise _unsupported(text, member, "its elements have a size of 0 bytes")
     if size * (4 if kind == "U" else 1) > MAX_ITEM_SIZE:
-        raise _unsupported(text, member, f"elements have at most {MAX_ITEM_SIZE} bytes")
+        raise _unsupported(text, member, f"elements may have at most {MAX_ITEM_SIZE} bytes")
     if kind == "U" and order == "|":
-        raise InvalidMetadataError(f"{text!r} lacks a byte order", member=member)
+        raise InvalidMetadataError(f"{text!r} has no byte order", member=member)
     return np.dtype(f"{order if kind == 'U' else '|'}{kind}{size}")
 
 
@@ -110,7 +108,7 @@ def _parse_number(text: str, order: str, kind: str, size: int, member: str) -> n
             raise _unsupported(text, member, "long doubles differ between machines")
         raise InvalidMetadataError(f"{clip(text)!r} is not a type of numpy's array protocol", member=member)
     if order == "|" and size > 1:
-        raise InvalidMetadataError(f"{text!r} lacks a byte order", member=member)
+        raise InvalidMetadataError(f"{text!r} has no byte order", member=member)
     # Writers such as netCDF-C add a byte order to single bytes.
     return np.dtype(f"{'|' if size == 1 else order}{kind}{size}")
 
@@ -123,18 +121,18 @@ def _parse_time(
     # numpy's name of a type without a unit has none, whatever its scale; zarr-python stores that name.
     unit = {None: "generic", "μs": "us"}.get(unit, unit)
     if unit not in _UNITS or (count and (unit == "generic" or not 0 < int(count) < 1 << 31)):
-        raise InvalidMetadataError(f"{clip(text)!r} has no unit of numpy's", member=member)
+        raise InvalidMetadataError(f"{clip(text)!r} has no numpy unit", member=member)
     return np.dtype(f"{order}{kind}8[{count or ''}{unit}]")
 
 
 def _parse_fields(value: list[Any], member: str, level: int, seen: list[int]) -> np.dtype[Any]:
     if level > MAX_LEVELS:
-        raise _unsupported("structured", member, f"structured types are at most {MAX_LEVELS} levels deep")
+        raise _unsupported("structured", member, f"structured types may be nested at most {MAX_LEVELS} levels deep")
     if not value:
-        raise InvalidMetadataError("a structured type has fields", member=member)
+        raise InvalidMetadataError("a structured type needs fields", member=member)
     seen[0] += len(value)
     if seen[0] > MAX_FIELDS:
-        raise _unsupported("structured", member, f"structured types have at most {MAX_FIELDS} fields")
+        raise _unsupported("structured", member, f"structured types may have at most {MAX_FIELDS} fields")
     names: set[str] = set()
     fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
     total = 0
@@ -142,26 +140,26 @@ def _parse_fields(value: list[Any], member: str, level: int, seen: list[int]) ->
         place = f"{member}[{i}]"
         name, dtype, shape = _parse_field(field, place, level, seen)
         if name in names:
-            raise InvalidMetadataError(f"the field {clip(name)!r} is there twice", member=place)
+            raise InvalidMetadataError(f"duplicate field {clip(name)!r}", member=place)
         names.add(name)
         total += dtype.itemsize * math.prod(shape)
         if total > MAX_ITEM_SIZE:
-            raise _unsupported("structured", member, f"elements have at most {MAX_ITEM_SIZE} bytes")
+            raise _unsupported("structured", member, f"elements may have at most {MAX_ITEM_SIZE} bytes")
         fields.append((name, dtype, shape))
     return np.dtype([(name, dtype, shape) if shape else (name, dtype) for name, dtype, shape in fields])
 
 
 def _parse_field(field: object, member: str, level: int, seen: list[int]) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     if not isinstance(field, list) or len(field) not in (2, 3):
-        raise InvalidMetadataError("a field is a list of a name, a type and perhaps a shape", member=member)
+        raise InvalidMetadataError("a field must be a list of a name, a type and optionally a shape", member=member)
     name = field[0]
     # numpy would replace an empty name.
     if not isinstance(name, str) or not name:
-        raise InvalidMetadataError("a field has a name, which is a string", member=f"{member}[0]")
+        raise InvalidMetadataError("the name of a field must be a string", member=f"{member}[0]")
     place = f"{member}[1]"
     dtype = _parse(field[1], place, level + 1, seen)
     if dtype.kind == "O":
-        raise _unsupported("|O", place, "objects in structured types are not read")
+        raise _unsupported("|O", place, "objects in structured types are not supported")
     return name, dtype, _parse_subarray(field[2], f"{member}[2]") if len(field) == 3 else ()
 
 
@@ -169,9 +167,9 @@ def _parse_subarray(value: object, member: str) -> tuple[int, ...]:
     # numpy writes a single length as a number.
     lengths: list[Any] = value if isinstance(value, list) else [value]
     if not all(type(length) is int and length > 0 for length in lengths):
-        raise InvalidMetadataError("the shape of a subarray is a list of positive integers", member=member)
+        raise InvalidMetadataError("the shape of a subarray must be a list of positive integers", member=member)
     if len(lengths) > 32 or math.prod(lengths) > MAX_ITEM_SIZE:
-        raise _unsupported("structured", member, f"elements have at most {MAX_ITEM_SIZE} bytes")
+        raise _unsupported("structured", member, f"elements may have at most {MAX_ITEM_SIZE} bytes")
     return tuple(lengths)
 
 

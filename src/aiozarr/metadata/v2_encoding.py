@@ -85,9 +85,9 @@ def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int
         if axes == list(reversed(range(ndim))):
             order = "F" if ndim > 1 else "C"
         elif axes != list(range(ndim)):
-            raise _not_representable(codecs, 0, "only the order of all axes may be reversed")
+            raise _not_representable(codecs, 0, "only the order of all axes can be reversed")
     if not rest or rest[0].name not in ("bytes", ELEMENTS):
-        raise _not_representable(codecs, len(codecs) - len(rest), f"the codec 'bytes' or {ELEMENTS!r} is wanted here")
+        raise _not_representable(codecs, len(codecs) - len(rest), f"expected the codec 'bytes' or {ELEMENTS!r}")
     elements = rest.pop(0)
     compressor: Mapping[str, Any] | None = None
     filters: Sequence[Mapping[str, Any]] = ()
@@ -101,7 +101,7 @@ def read_encoding(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: int
     if rest and compressor is None:
         compressor = _compressor(codecs, rest.pop(0))
     if rest:
-        raise _not_representable(codecs, len(codecs) - len(rest), "there is one compressor at most")
+        raise _not_representable(codecs, len(codecs) - len(rest), "at most one compressor is allowed")
     return Encoding(order, described, tuple(filters), compressor)
 
 
@@ -115,12 +115,12 @@ def parse_filters(value: object, *, item_size: int, strict: bool) -> tuple[Mappi
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise InvalidMetadataError("filters are a list, or null", member="filters")
+        raise InvalidMetadataError("expected a list of filters or null", member="filters")
     if not value and strict:
         # zarrita and early zarr-python 3 write an empty list.
-        raise InvalidMetadataError("no filters are null, not an empty list", member="filters")
+        raise InvalidMetadataError("use null, not an empty list, for no filters", member="filters")
     if len(value) > MAX_EXTENSIONS:
-        raise unsupported_member("filters", f"at most {MAX_EXTENSIONS} are read, not {len(value)}")
+        raise unsupported_member("filters", f"at most {MAX_EXTENSIONS} are allowed, not {len(value)}")
     parts = [parse_numcodec(part, f"filters[{i}]") for i, part in enumerate(value)]
     return tuple([_with_item_size(part, f"filters[{i}]", item_size, strict) for i, part in enumerate(parts)])
 
@@ -137,25 +137,27 @@ def parse_compressor(value: object, *, strict: bool) -> Mapping[str, Any] | None
     compressor = parse_numcodec(value, "compressor")
     if compressor["id"] == "blosc" and compressor.get("shuffle") in _GDAL_SHUFFLES:
         if strict:
-            raise InvalidMetadataError("shuffle is a number", member="compressor.shuffle")
+            raise InvalidMetadataError("shuffle must be a number", member="compressor.shuffle")
         return {**compressor, "shuffle": _GDAL_SHUFFLES.index(compressor["shuffle"])}
     if compressor["id"] != "lzma" or "delta" not in compressor:
         return compressor
     # GDAL adds `delta`, unknown to numcodecs, to equivalent filters; null means none.
     if strict:
-        raise InvalidMetadataError("lzma has no member 'delta'; use its filters", member="compressor.delta")
+        raise InvalidMetadataError("lzma has no member 'delta'; use its 'filters' instead", member="compressor.delta")
     return compressor if compressor["delta"] is not None else {k: v for k, v in compressor.items() if k != "delta"}
 
 
 def parse_numcodec(value: object, member: str) -> Mapping[str, Any]:
     """Return a numcodecs configuration: an object with an `id` other than pickle."""
     if not isinstance(value, dict):
-        raise InvalidMetadataError("a codec is an object", member=member)
+        raise InvalidMetadataError("a codec must be an object", member=member)
     name = value.get("id")
     if not isinstance(name, str) or not name:
-        raise InvalidMetadataError("a codec has an id, which is a string", member=f"{member}.id")
+        raise InvalidMetadataError("the id of a codec must be a string", member=f"{member}.id")
     if len(name) > MAX_NAME_LENGTH:
-        raise unsupported_member(f"{member}.id", f"a name has at most {MAX_NAME_LENGTH} characters, not {len(name)}")
+        raise unsupported_member(
+            f"{member}.id", f"a name may have at most {MAX_NAME_LENGTH} characters, not {len(name)}"
+        )
     refuse_pickle(name, member)
     return value
 
@@ -165,7 +167,7 @@ def _with_item_size(part: Mapping[str, Any], member: str, item_size: int, strict
         return part
     # netCDF-C writes 0, and releases before 4.10 "0", for the size of the elements.
     if strict:
-        raise InvalidMetadataError("elements have at least one byte", member=f"{member}.elementsize")
+        raise InvalidMetadataError("an element must have at least one byte", member=f"{member}.elementsize")
     return {**part, "elementsize": item_size}
 
 
@@ -179,9 +181,7 @@ def _bytes_codec(dtype: np.dtype[Any]) -> NamedConfig:
 def _compressor(codecs: Sequence[NamedConfig], codec: NamedConfig) -> Mapping[str, Any]:
     name = codec.name.removeprefix(PREFIX)
     if name == codec.name:
-        raise _not_representable(
-            codecs, codecs.index(codec), f"a compressor is a codec whose name begins with {PREFIX!r}"
-        )
+        raise _not_representable(codecs, codecs.index(codec), f"the name of a compressor must begin with {PREFIX!r}")
     return {"id": name, **codec.configuration}
 
 

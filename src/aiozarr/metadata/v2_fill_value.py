@@ -182,9 +182,7 @@ def _bytes(value: object, dtype: np.dtype[Any], strict: bool) -> NDArray[Any]:
 
 def _fitting(data: bytes, dtype: np.dtype[Any]) -> bytes:
     if len(data) > dtype.itemsize:
-        raise InvalidMetadataError(
-            f"the fill value has {len(data)} bytes, and at most {dtype.itemsize} fit", member=MEMBER
-        )
+        raise InvalidMetadataError(f"the fill value has {len(data)} bytes; at most {dtype.itemsize} fit", member=MEMBER)
     return data
 
 
@@ -196,7 +194,7 @@ def _text(value: object, dtype: np.dtype[Any], strict: bool) -> str:
         raise _wrong("a string")
     if dtype.kind == "U" and len(value) > dtype.itemsize // 4:
         raise InvalidMetadataError(
-            f"the fill value has {len(value)} characters, and at most {dtype.itemsize // 4} fit", member=MEMBER
+            f"the fill value has {len(value)} characters; at most {dtype.itemsize // 4} fit", member=MEMBER
         )
     return value
 
@@ -215,7 +213,7 @@ def _ascii(value: str) -> bytes:
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:
-        raise InvalidMetadataError("the fill value of bytes has characters beyond bytes", member=MEMBER) from None
+        raise InvalidMetadataError("the fill value of bytes has characters above U+00FF", member=MEMBER) from None
 
 
 def _wrong(wanted: str) -> InvalidMetadataError:

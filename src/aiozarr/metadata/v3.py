@@ -98,7 +98,7 @@ def v3_members(metadata: ArrayMetadata | GroupMetadata) -> dict[str, Any]:
 def _check_format_members(document: Document, settings: Settings) -> None:
     """Check that the members that the format defines are strict JSON."""
     if id(document.members) in document.duplicates:
-        raise InvalidMetadataError("the member is there twice", member=document.duplicates[id(document.members)])
+        raise InvalidMetadataError("duplicate member", member=document.duplicates[id(document.members)])
     if document.is_strict:
         return
     for name, value in document.members.items():
@@ -155,7 +155,7 @@ def _parse_elements(
     for i, codec in enumerate(chain):
         refuse_pickle(codec.name, f"codecs[{i}]")
         if codec.name == ELEMENTS:
-            raise InvalidMetadataError(f"Zarr v3 does not have the codec {ELEMENTS!r}", member=f"codecs[{i}]")
+            raise InvalidMetadataError(f"format 3 does not have the codec {ELEMENTS!r}", member=f"codecs[{i}]")
     if not chain:
         raise InvalidMetadataError("the list is empty; an array -> bytes codec is required", member="codecs")
     # GDAL writes null, which no core type allows, for "no fill value". Its arrays must be readable.

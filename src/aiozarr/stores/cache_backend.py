@@ -51,9 +51,9 @@ class CacheBackend(ABC):
     def __init__(self, max_bytes: int) -> None:
         given: object = max_bytes
         if not isinstance(given, int) or isinstance(given, bool):
-            raise TypeError(f"max_bytes is an int, not {type(max_bytes).__name__}")
+            raise TypeError(f"max_bytes must be an int, not {type(max_bytes).__name__}")
         if max_bytes < 1:
-            raise ValueError(f"max_bytes is at least 1, not {max_bytes}")
+            raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
         self.max_bytes = max_bytes
         self._lock = ForkSafeLock()
         self._guards: dict[InvalidationGuard, ObjectKey] = {}

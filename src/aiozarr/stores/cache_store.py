@@ -57,10 +57,10 @@ class CacheStore(WrapperStore):
     ) -> None:
         super().__init__(store)
         if not max_age >= 0:
-            raise ValueError(f"an age is at least 0 seconds, not {max_age}")
+            raise ValueError(f"max_age must be at least 0 seconds, not {max_age}")
         name = None if directory is None else os.fsdecode(directory)
         if name is not None and (not name or "\0" in name):
-            raise ValueError("a cache needs a directory whose name is not empty and holds no NUL")
+            raise ValueError("the directory of a cache must not be empty and must not contain NUL")
         self._directory = None if name is None else os.path.abspath(name)
         self._max_age = max_age
         self._requests: SingleFlight[tuple[ObjectKey, Hashable]] = SingleFlight()

@@ -219,17 +219,18 @@ class DiskCache(CacheBackend):
         user, where = os.geteuid(), f"the cache directory {self._directory}"
         if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, user):
             raise PermissionDeniedError(
-                f"{where} is a link that user {link.st_uid} has made; choose one that does not exist yet"
+                f"{where} is a link created by user {link.st_uid}; choose a directory that does not exist yet"
             )
         if status.st_uid != user:
             raise PermissionDeniedError(
-                f"{where} belongs to user {status.st_uid}; "
-                f"choose one that belongs to user {user}, or that does not exist yet"
+                f"{where} belongs to user {status.st_uid}; choose a directory that belongs to user {user}, or one "
+                "that does not exist yet"
             )
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionDeniedError(
                 f"other users can write to {where} of user {status.st_uid} (mode "
-                f"{stat.S_IMODE(status.st_mode):04o}); choose one that does not exist yet, or one with mode 0700"
+                f"{stat.S_IMODE(status.st_mode):04o}); choose a directory that does not exist yet, or one with "
+                "mode 0700"
             )
         return True
 

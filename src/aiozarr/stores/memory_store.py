@@ -58,7 +58,7 @@ class MemoryStore(BlockingStore):
     def named(cls, name: str, prefix: str = "") -> MemoryStore:
         """Return the store `name` of this process, with its root at `prefix` (`""`, or ending with `/`)."""
         if not name:
-            raise ValueError("a named memory store needs a name that is not empty")
+            raise ValueError("the name of a memory store must not be empty")
         if not is_unicode(name):
             raise InvalidKeyError(f"the name {name!a} of a memory store has a lone surrogate")
         return cls._of(_spaces.get(name, permanent=True), check_prefix(prefix))
@@ -114,7 +114,7 @@ class MemoryStore(BlockingStore):
         with self._space.lock:
             found = self._space.values.get(full_key)
             if not is_met(precondition, None if found is None else found[1]):
-                raise PreconditionFailedError(f"{precondition} does not hold", store=self.url, key=key)
+                raise PreconditionFailedError(f"the precondition {precondition} is not met", store=self.url, key=key)
             self._space.values[full_key] = (data, version)
         return version
 

@@ -61,7 +61,7 @@ def _document(text: str) -> bytes:
 
 _CLASSES: dict[str, tuple[type[StoreError], str]] = {
     "AlreadyExistsError": (PreconditionFailedError, "an object is stored there"),
-    "PreconditionError": (PreconditionFailedError, "another version is stored, or none"),
+    "PreconditionError": (PreconditionFailedError, "the stored version differs, or there is none"),
     "PermissionDeniedError": (PermissionDeniedError, "permission denied"),
     "PermissionError": (PermissionDeniedError, "permission denied"),
     "UnauthenticatedError": (UnauthenticatedError, "no credentials, or they were rejected"),

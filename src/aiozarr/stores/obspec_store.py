@@ -66,7 +66,7 @@ def from_obspec(obj: object, *, url: str | None = None, native: bool = True) -> 
     if isinstance(obj, Store):
         return obj
     if not hasattr(obj, "get_async"):
-        raise TypeError(f"an object with obspec's methods has get_async, and {type(obj).__name__} has none")
+        raise TypeError(f"expected an object with obspec's method get_async, got {type(obj).__name__}")
     own = native_store(obj) if native else None
     return own or ObspecStore(cast("GetAsync", obj), url=url or _url_of(obj))
 
@@ -407,7 +407,7 @@ def _mode(precondition: Precondition) -> Any:
         return "create"
     version = precondition.version
     if version.weak:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
+        raise UnsupportedOperationError("a weak version cannot be used as a condition")
     members = {"e_tag": version.etag, "version": version.generation}
     return {name: value for name, value in members.items() if value is not None}
 

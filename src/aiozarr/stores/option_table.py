@@ -114,7 +114,7 @@ class OptionTable:
         """Return the given options under our names. An option that is None counts as not given.
 
         Raises:
-            TypeError: an unknown option, or a value of the wrong type. The message lists the known options.
+            TypeError: an unknown option, or a value of the wrong type. The message has the nearest known option.
             ValueError: one option is given twice with different values, or its value cannot be sent.
         """
         by_name = self._by_name()
@@ -155,7 +155,7 @@ class OptionTable:
             if option is None:
                 native[name] = value
             elif option.ours_only:
-                raise TypeError(f"fsspec's file system has nothing for the storage option {name!r}")
+                raise TypeError(f"the fsspec file system does not support the storage option {name!r}")
             elif value is not None:
                 value = _checked(option, value)
                 spelled = option.spelled.get(value, value) if option.spelled else value
@@ -198,19 +198,18 @@ class OptionTable:
             elif isinstance(value, Mapping):
                 for inner, each in value.items():
                     if not isinstance(inner, str):
-                        raise TypeError(f"the storage option {name!r} has a member that is not a str")
+                        raise TypeError(f"a member of the storage option {name!r} is not a str")
                     dotted = f"{name}.{inner}"
                     if dotted in self.nested:
                         yield from self._flat({dotted: each}, known)
                     else:
                         yield (dotted if dotted in known else inner), each
             elif value is not None:
-                raise TypeError(f"the storage option {name!r} is a mapping")
+                raise TypeError(f"the storage option {name!r} must be a mapping")
 
     def _unknown(self, name: str) -> TypeError:
-        meant = did_you_mean(name, self.names)
-        known = f"{self.store} knows {', '.join(self.names)}"
-        return TypeError(f"unknown storage option {name!r}; {meant and f'{meant} '}{known}")
+        remedy = did_you_mean(name, self.names, "the reference of storage options lists all")
+        return TypeError(f"unknown storage option {name!r} for {self.store}; {remedy}")
 
 
 def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:
@@ -250,7 +249,7 @@ def _checked(option: Option, value: object) -> object:
         case "text" | "words":
             text = _checks.check(value, name, str, "a str")
             if option.kind == "text" and any(ord(character) <= 0x20 or ord(character) == 0x7F for character in text):
-                raise ValueError(f"the storage option {name!r} holds blanks or control characters")
+                raise ValueError(f"the storage option {name!r} contains blanks or control characters")
             if not is_unicode(text):
                 raise ValueError(f"the storage option {name!r} is not valid Unicode: it has a lone surrogate")
         case "any":
@@ -344,5 +343,5 @@ def _mapping(name: str, value: object) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"the storage options under {name!r} are a mapping")
+        raise TypeError(f"the storage options under {name!r} must be a mapping")
     return value

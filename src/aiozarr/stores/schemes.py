@@ -7,6 +7,8 @@ requests over HTTP.
 
 from __future__ import annotations
 
+from aiozarr.errors import UnknownSchemeError
+
 BUCKET_CLIENTS = {
     **dict.fromkeys(("s3", "s3a"), "aiozarr.stores.s3.bucket_client"),
     **dict.fromkeys(("gs", "gcs"), "aiozarr.stores.gcs.bucket_client"),
@@ -19,3 +21,19 @@ REMOTE_STORES = {
     **dict.fromkeys(BUCKET_CLIENTS, ("aiozarr.stores.bucket.store", "ObjectStore")),
 }
 """The schemes, and the module and name of the class that opens their URLs. The module is imported only then."""
+
+_CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
+
+
+def refuse_cache(protocol: str) -> None:
+    """Refuse the protocols of fsspec's caches.
+
+    Raises:
+        UnknownSchemeError: `protocol` is one of them.
+    """
+    if protocol in _CACHES:
+        raise UnknownSchemeError(
+            f"{protocol}:: is not supported, because fsspec's caches return values that were replaced; give the URL "
+            "alone with the storage option cache_directory, as in storage_options={'cache_directory': "
+            "'/var/cache/zarr'}, or wrap the store in aiozarr.stores.CacheStore"
+        )

@@ -47,9 +47,9 @@ class LatencyStore(WrapperStore):
     def __init__(self, store: Store, seconds: float, *, bytes_per_second: float | None = None) -> None:
         super().__init__(store)
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"a latency is at least 0 seconds, not {seconds}")
+            raise ValueError(f"the latency must be at least 0 seconds, not {seconds}")
         if bytes_per_second is not None and not bytes_per_second > 0:
-            raise ValueError(f"a bandwidth is more than 0 bytes per second, not {bytes_per_second}")
+            raise ValueError(f"the bandwidth must be more than 0 bytes per second, not {bytes_per_second}")
         self._seconds = seconds
         self._bytes_per_second = bytes_per_second
         self._bandwidth = _Bandwidth()
@@ -137,7 +137,7 @@ class TraceStore(WrapperStore):
     def __init__(self, store: Store, on_event: Callable[[StoreEvent], object]) -> None:
         super().__init__(store)
         if not callable(on_event):
-            raise TypeError(f"on_event is called with each event; {type(on_event).__name__} cannot be")
+            raise TypeError(f"on_event must be callable, not {type(on_event).__name__}")
         self._on_event = on_event
 
     def _settings(self) -> dict[str, Any]:

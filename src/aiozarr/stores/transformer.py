@@ -65,7 +65,9 @@ def register_storage_transformer(transformer: type[StorageTransformer]) -> type[
     check_class(transformer, StorageTransformer)
     present = _known.setdefault(transformer.name, transformer)
     if present is not transformer:
-        raise ValueError(f"the storage transformer {transformer.name!r} is {present.__qualname__} already")
+        raise ValueError(
+            f"the storage transformer {transformer.name!r} is already registered as {present.__qualname__}"
+        )
     return transformer
 
 
@@ -115,7 +117,7 @@ class CachingTransformer(StorageTransformer):
         try:
             return cls(**configuration)
         except (TypeError, ValueError) as error:
-            raise InvalidMetadataError(f"not a configuration of a cache: {error}", member="configuration") from error
+            raise InvalidMetadataError(f"invalid cache configuration: {error}", member="configuration") from error
 
     def to_json(self) -> dict[str, Any]:
         return {"max_bytes": self.max_bytes}

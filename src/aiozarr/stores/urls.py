@@ -12,7 +12,7 @@ from aiozarr.errors import InvalidKeyError, UnknownSchemeError, UnsupportedMetad
 from aiozarr.model import is_unicode
 from aiozarr.plugins import entry_point_names, load_plugin, wrong_entry_point
 from aiozarr.stores.contract import Store, directory_url
-from aiozarr.stores.schemes import REMOTE_STORES
+from aiozarr.stores.schemes import REMOTE_STORES, refuse_cache
 
 Opener: TypeAlias = Callable[..., Store]
 
@@ -20,6 +20,9 @@ Opener: TypeAlias = Callable[..., Store]
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+)(://|::)")
 _ZIP = ("max_member_bytes", "duplicates")
 _REFERENCE = ("resolve", "fo", "target_options", "remote_protocol", "remote_options")
+_CACHE_DIRECTORY = "cache_directory"
+MAX_CACHE_BYTES = 10 << 30
+"""The size of the cache in a `cache_directory`."""
 _ARCHIVE = re.compile(r"\.zip(?=/|$)", re.IGNORECASE)
 
 
@@ -30,20 +33,24 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     and percent-encoded (RFC 8089); `memory://name/a/b` has its root at `a/b/` in the memory store `name`.
 
     URLs that aiozarr does not open itself are opened by fsspec (`FsspecStore`): other protocols, chains such as
-    `simplecache::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+    `tar://::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
+
+    The option `cache_directory` is the name of a local directory that keeps what is read from a remote store: the
+    result is a `CacheStore` of at most 10 GiB, which validates each cached value by one request. The file systems of
+    fsspec have no versions of values, so they need a `CacheStore` with a `max_age` instead.
 
     With `zip::` the options are those of the store that contains the archive. Options under the name of a protocol, as
     in fsspec's chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
-        UnknownSchemeError: no store opens such URLs (also a `ValueError`).
+        UnknownSchemeError: no store opens such URLs, or they name a cache of fsspec (also a `ValueError`).
         ImportError: fsspec knows the protocol, but its package is not installed.
         InvalidKeyError: the URL, or the local path, has a lone surrogate that no name can contain.
         ValueError: the URL is not complete.
         TypeError: the store does not have one of `storage_options`.
     """
     if "storage_options" in storage_options:
-        raise TypeError("from_url takes storage options as keywords: from_url(url, **storage_options)")
+        raise TypeError("pass storage options as keywords: from_url(url, **storage_options)")
     if not isinstance(url, str):
         return _local(os.fspath(url), storage_options)
     found = _SCHEME.match(url)
@@ -56,9 +63,10 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     scheme, separator = found[1].lower(), found[2]
     if not is_unicode(url):
         raise InvalidKeyError(
-            f"the URL that begins with {scheme}{separator} is not valid Unicode: it has a lone surrogate"
+            f"the URL beginning with {scheme}{separator} is not valid Unicode: it contains a lone surrogate"
         )
     location = scheme + url[len(scheme) :]
+    refuse_cache(scheme)
     if scheme == "zip":
         return _archive(location[len("zip") :], storage_options)
     if scheme == "reference":
@@ -70,7 +78,10 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
             inner = split_archive(location) if opener is _remote else None
             if inner is not None and not inner[1] and not _without_query(location)[0].endswith("/"):
                 return _inside(inner[0], "", storage_options)
-            return opener(location, _flat(scheme, storage_options))
+            options = _flat(scheme, storage_options)
+            if opener in (_file, _memory):
+                return opener(location, options)
+            return _cached(lambda own: opener(location, own), options)
         opened = _from_plugin(scheme, location, storage_options)
         if opened is not None:
             return opened
@@ -80,9 +91,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     known = ", ".join(f"{name}://" for name in (*_OPENERS, *entry_point_names("store")))
     raise UnknownSchemeError(
         f"no store opens {scheme + separator!r} URLs: known are {known}, zip:: and reference:: in front of them, and "
-        "local paths; "
-        "other protocols are those of fsspec, where the extra aiozarr[fsspec] is installed, or are registered by "
-        "aiozarr.stores.register_store, or by an installed package with an entry point in the group 'aiozarr.stores'"
+        "local paths; install the package fsspec for its protocols (pip install fsspec), or register your own with "
+        "aiozarr.stores.register_store or an entry point in the group 'aiozarr.stores'"
     )
 
 
@@ -121,7 +131,7 @@ def register_store(scheme: str) -> Callable[[Opener], Opener]:
         ValueError: `scheme` cannot begin a URL.
     """
     if not _SCHEME.fullmatch(scheme + "://") or scheme != scheme.lower() or scheme == "zip":
-        raise ValueError(f"not a URL scheme in lower case: {scheme!r}")
+        raise ValueError(f"a URL scheme must be lower case: {scheme!r}")
 
     def register(opener: Opener) -> Opener:
         _OPENERS[scheme] = lambda url, options: opener(url, **options)
@@ -135,7 +145,9 @@ def _check_slashes(path: str) -> None:
     scheme, colon, rest = path.partition(":")
     if colon and rest.startswith("/") and scheme.lower() in _OPENERS and not os.path.isdir(f"{scheme}:"):
         meant = f"{scheme}://{rest if scheme.lower() == 'file' else rest.lstrip('/')}"  # a file URL has no host
-        raise ValueError(f"{scheme}:/ begins no URL: is {meant} meant? A directory of that name is ./{scheme}:")
+        raise ValueError(
+            f"{scheme}:/ does not begin a URL; did you mean {meant}? Write ./{scheme}: for a directory of that name"
+        )
 
 
 def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
@@ -144,13 +156,33 @@ def _from_plugin(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         if opener is None:
             return None
         if not callable(opener):
-            raise wrong_entry_point("store", scheme, "a callable is wanted, which makes a store of a URL and options")
+            raise wrong_entry_point("store", scheme, "expected a callable that creates a store from a URL and options")
     except UnsupportedMetadataError as error:
         raise UnknownSchemeError(str(error)) from error
-    store = opener(url, **options)
-    if not isinstance(store, Store):
-        raise UnknownSchemeError(f"a package opens {scheme}:// URLs, and made no Store but {type(store).__name__}")
-    return store
+
+    def open_store(own: dict[str, Any]) -> Store:
+        store = opener(url, **own)
+        if not isinstance(store, Store):
+            raise UnknownSchemeError(
+                f"the package that opens {scheme}:// URLs returned {type(store).__name__}, not a Store"
+            )
+        return store
+
+    return _cached(open_store, options)
+
+
+def _cached(open_store: Callable[[dict[str, Any]], Store], options: Mapping[str, Any]) -> Store:
+    """Return the store that a function makes of options, in a `CacheStore` if they have a directory for the cache."""
+    own = dict(options)
+    directory = own.pop(_CACHE_DIRECTORY, None)
+    store = open_store(own)
+    if directory is None:
+        return store
+    if not isinstance(directory, str | os.PathLike):
+        raise TypeError(f"the storage option {_CACHE_DIRECTORY} must be a path, not {type(directory).__name__}")
+    from aiozarr.stores.cache_store import CacheStore
+
+    return CacheStore(store, MAX_CACHE_BYTES, os.path.expanduser(directory))
 
 
 def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
@@ -161,6 +193,11 @@ def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None
         return None
     from aiozarr.stores.fsspec.store import FsspecStore
 
+    if options.get(_CACHE_DIRECTORY) is not None:
+        raise TypeError(
+            f"fsspec opens {scheme}, whose values have no versions, so {_CACHE_DIRECTORY} cannot validate them; "
+            "use CacheStore(FsspecStore(url), max_bytes, directory, max_age=seconds) of aiozarr.stores"
+        )
     return FsspecStore(url, **options)
 
 
@@ -213,7 +250,7 @@ def _archive(rest: str, options: dict[str, Any]) -> Store:
     else:
         rest = rest.removeprefix("::")
     if not rest:
-        raise ValueError("an archive's URL is zip::URL, as in zip::s3://bucket/data.zip")
+        raise ValueError("the URL of an archive must have the form zip::URL, as in zip::s3://bucket/data.zip")
     # The last mark, because URLs of buckets may contain one too, and the path after our mark is encoded.
     location, mark, more = (rest[:-1], "!", "") if rest.endswith("!") else rest.rpartition("!/")
     if not mark:
@@ -307,12 +344,12 @@ def _open_references(target: Any, options: Mapping[str, Any], prefix: str, **own
 
     if isinstance(target, Mapping):
         if options:
-            raise TypeError("storage_options are for the store of a document; references in memory have none")
+            raise TypeError("references in memory do not take storage_options, which belong to the store of a document")
     elif isinstance(target, str | os.PathLike):
         location = os.fspath(target).rstrip("/")
         target = (*file_in_store(location, dict(options)), location)
     else:
-        raise TypeError(f"references are a URL, a path, or a mapping, not {type(target).__name__}")
+        raise TypeError(f"references must be a URL, a path or a mapping, not {type(target).__name__}")
     return open_references(target, open_url=from_url, own_options=options, prefix=prefix, **own)
 
 
@@ -332,7 +369,7 @@ def _file(url: str, options: dict[str, Any]) -> Store:
 def _file_path(url: str) -> str:
     host, slash, path = url[len("file://") :].partition("/")
     if host not in ("", "localhost") or not slash:
-        raise ValueError(f"a file URL names an absolute path, as in file:///data/a.zarr, not {url!r}")
+        raise ValueError(f"a file URL must name an absolute path, as in file:///data/a.zarr, not {url!r}")
     return "/" + _decoded(path, errors="surrogateescape")
 
 
@@ -359,6 +396,10 @@ _OPENERS: dict[str, Callable[[str, dict[str, Any]], Store]] = {
 
 
 def _only(options: dict[str, Any], *known: str) -> None:
+    if options.pop(_CACHE_DIRECTORY, None) is not None:
+        raise TypeError(
+            f"the storage option {_CACHE_DIRECTORY} is for remote stores; leave it out for a local path or memory://"
+        )
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise TypeError(

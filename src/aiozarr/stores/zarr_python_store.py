@@ -124,7 +124,7 @@ class BufferStore(BlockingStore):
         with _lock:
             found = self._values.get(key)
             if not is_met(precondition, None if found is None else _version_of(found)):
-                raise PreconditionFailedError(f"{precondition} does not hold", store=self.url, key=key)
+                raise PreconditionFailedError(f"the precondition {precondition} is not met", store=self.url, key=key)
             self._values[key] = buffer
         return _version_of(buffer)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         copy,
         create_array,
         create_group,
-        migrate,
         plan_conversion,
         read_many,
         validate,
@@ -37,7 +36,7 @@ else:
             ".array": "Array View",
             ".conversion_plan": "ConversionPlan",
             ".functions": (
-                "clean consolidate_metadata convert copy create_array create_group migrate plan_conversion read_many "
+                "clean consolidate_metadata convert copy create_array create_group plan_conversion read_many "
                 "validate verify"
             ),
             ".group": "Group",
@@ -58,7 +57,6 @@ __all__ = [
     "copy",
     "create_array",
     "create_group",
-    "migrate",
     "open",
     "open_array",
     "open_group",

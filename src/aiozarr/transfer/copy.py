@@ -14,15 +14,15 @@ from aiozarr.engine import Engine, StartedListing, Target, bind_callback, close_
 from aiozarr.engine.copy import CopyPolicy, ObjectCopier, Verify, have_equal_bytes
 from aiozarr.errors import CopyError, PreconditionFailedError, UnsupportedOperationError
 from aiozarr.model import Entry
-from aiozarr.schedule.events import Report, current_recorder, name_operation, nested_report, network_requests, observed
+from aiozarr.schedule.events import current_recorder, name_operation, nested_report, network_requests, observed
 from aiozarr.settings import Settings, settings_or_default
 from aiozarr.stores import Store
 from aiozarr.stores.blocking import in_thread
-from aiozarr.transfer.copy_rules import CopyRules, KeyFilter, ObjectSource, OnError, check_disjoint
+from aiozarr.transfer.copy_rules import CopyRules, KeyFilter, OnError, check_disjoint
 from aiozarr.transfer.report import CopyCounters, CopyReport
 
 if TYPE_CHECKING:
-    from aiozarr.transfer.report import CopyReport
+    from aiozarr.transfer.node_tree import NodeTree
 
 
 @observed("copy", lambda *_: None)
@@ -31,7 +31,6 @@ async def copy(
     destination: Target,
     *,
     path: str = "",
-    select: Mapping[str, Any] | None = None,
     include: str | Iterable[str] = (),
     exclude: str | Iterable[str] = (),
     overwrite: bool = False,
@@ -73,12 +72,6 @@ async def copy(
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
         destination: the location of the copy, in the same forms.
         path: the node, or other prefix, of the source that is copied; `""` is all of it.
-        select: the part of arrays that is copied: a slice or a single value for each dimension that is cut, such as
-            `{"time": slice(0, 24), "lat": slice(40.0, 60.0)}`. Integers are indexes; a single one keeps the dimension
-            with length 1. Other values are coordinates, both bounds included, by the one-dimensional array of the
-            dimension's name beside the array or above it. If the source is a single array, the text of a number names a
-            dimension, too: `{"0": slice(0, 24)}`. Chunks inside the part are copied as they are stored. Those that it
-            cuts are decoded and encoded again: all of them, if it begins inside a chunk.
         include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
             Consolidated metadata of the copy name only nodes that are copied, or that the destination has already.
         exclude: patterns of keys that are not copied, even if `include` matches them.
@@ -113,7 +106,6 @@ async def copy(
             links or names that cannot be followed, or the destination holds objects and `overwrite` is false. No
             request is in flight any more.
         NodeNotFoundError: there is nothing at `source`.
-        SelectionError: no array has a dimension of `select`, or nothing of it is selected.
         UnsupportedOperationError: the source can neither be listed, as over HTTP, nor has consolidated metadata that
             name its arrays; or the destination cannot be written.
         StoreTimeoutError: it took longer than `Settings.timeout`.
@@ -140,13 +132,7 @@ async def copy(
         size_only=size_only,
         dry_run=dry_run,
         on_error=on_error,
-        part=f"{sorted(select.items())!r}" if isinstance(select, Mapping) and select else "",
     )
-    if select is not None:
-        # Imported here because a copy of bytes needs no numpy.
-        from aiozarr.transfer.dimension_selection import check_selection
-
-        check_selection(select)
     settings = settings_or_default(settings)
     outer = current_recorder()
 
@@ -157,7 +143,7 @@ async def copy(
         async with AsyncExitStack() as stack:
             source_store = child_store(await opened(stack, source, source_options, settings), path)
             listing = None
-            if not select and source_store.supports.readable and source_store.supports.listable:
+            if source_store.supports.readable and source_store.supports.listable:
                 scan = engine.scheduled(source_store, settings, report).scan
                 listing = StartedListing(scan(faults=True))
                 stack.push_async_callback(listing.aclose)
@@ -168,9 +154,12 @@ async def copy(
             destination_store = await opened(stack, destination, destination_options, settings)
             name_operation(destination_store.url)
             await _check(source_store, destination_store, read_back=verify == "checksum")
-            objects: ObjectSource | None = None
+            objects: NodeTree | None = None
             if listing is None:
-                source_store, objects = await _by_metadata(engine, source_store, select or {}, settings, outer)
+                # Imported here because a copy of listed objects needs no numpy.
+                from aiozarr.transfer.node_tree import load_tree
+
+                objects = await load_tree(engine, source_store, settings, outer)
             policy = CopyPolicy(verify, may_be_missing=objects is not None)
             copier = ObjectCopier(engine, source_store, destination_store, policy, settings=settings, report=report)
             operation = CopyOperation(copier, rules, progress=report_progress, objects=objects, listing=listing)
@@ -205,21 +194,6 @@ def child_store(store: Store, path: str) -> Store:
 
         child = PrefixStore(store, path)
     return child
-
-
-async def _by_metadata(
-    engine: Engine, source: Store, selection: Mapping[str, Any], settings: Settings, report: Report | None
-) -> tuple[Store, ObjectSource]:
-    """Return a store of the selected part of the nodes of `source`, and its objects by the metadata of the nodes."""
-    from aiozarr.transfer.node_tree import load_tree
-    from aiozarr.transfer.selected_store import SelectedStore
-
-    tree = await load_tree(engine, source, settings, report)
-    if not selection:
-        return source, tree
-    store = SelectedStore(engine, source, tree, settings)
-    await store.select(selection)
-    return store, store
 
 
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:

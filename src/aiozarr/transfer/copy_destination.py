@@ -21,7 +21,6 @@ from aiozarr.stores import BlockingStore, LocalStore
 from aiozarr.stores.blocking import in_thread
 from aiozarr.transfer.copy_rules import (
     CopyRules,
-    ObjectSource,
     is_document,
     is_folder_marker,
     is_node_document,
@@ -40,6 +39,7 @@ from aiozarr.transfer.sync_record import RECORD_KEY, SyncRecord
 
 if TYPE_CHECKING:
     from aiozarr.hierarchy.internal import ConsolidatedAncestors
+    from aiozarr.transfer.node_tree import NodeTree
 
 KIND_KEYS = (V3_KEY, ARRAY_KEY, GROUP_KEY, META_KEY)
 """Documents of all formats that make a node."""
@@ -102,7 +102,7 @@ class CopyDestination:
     copier: ObjectCopier
     rules: CopyRules
     counters: CopyCounters
-    objects: ObjectSource | None
+    objects: NodeTree | None
 
     def __post_init__(self) -> None:
         rules, self._store = self.rules, self.copier.destination
@@ -112,7 +112,7 @@ class CopyDestination:
         self._stored_documents: dict[str, bool] | None = None
         supports = self._store.supports
         is_kept = bool(supports.readable and supports.writable and supports.listable)
-        self.journal = CopyJournal(self.destination, self.source.store.url + rules.part, is_kept=is_kept)
+        self.journal = CopyJournal(self.destination, self.source.store.url, is_kept=is_kept)
         self.is_prepared = True
         self._old_journal: list[str] | None = None
         is_recorded = is_kept and rules.compares and self.objects is None
@@ -153,7 +153,7 @@ class CopyDestination:
                 f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
             )
         if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
-            await self._store.sweep(None)
+            await self._store._sweep(None)
         found = await self._look()
         if not (found.count or rules.compares):
             self.mirror = None  # there is nothing to remove
@@ -293,12 +293,12 @@ class CopyDestination:
         is_exact = count < MAX_COUNTED_OBJECTS or self.rules.resume
         number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
         resume, overwrite = argument("resume", True), argument("overwrite", True)
-        message = f"{self._store.url} holds {number}, among them {found.first!r}; "
+        message = f"{self._store.url} already contains {number}, such as {found.first!r}; "
         if found.journal_keys:
-            return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} starts over"
+            return message + f"an interrupted copy stored them: {resume} continues it, {overwrite} starts over"
         if self.rules.resume:
             message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
-        return message + f"{overwrite} replaces objects of the same key and keeps the others"
+        return message + f"{overwrite} replaces objects with the same key and keeps all others"
 
     async def prepare(self) -> None:
         """Prepare the first object: store a new journal's header, invalidate consolidated metadata, withdraw documents.
@@ -506,7 +506,7 @@ class CopyDestination:
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
             # Temporary files of a process that was killed just before this one began were too new then.
-            await self._store.sweep(None)
+            await self._store._sweep(None)
 
     async def _store_record(self) -> None:
         documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing

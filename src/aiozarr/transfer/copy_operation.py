@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from aiozarr.common.concurrency import for_each, for_each_of, gather_all, map_concurrently
 from aiozarr.common.formatting import argument
@@ -23,7 +24,6 @@ from aiozarr.stores import BlockingStore
 from aiozarr.transfer.copy_destination import CopyDestination
 from aiozarr.transfer.copy_rules import (
     CopyRules,
-    ObjectSource,
     document_levels,
     is_document,
     is_folder_marker,
@@ -32,6 +32,9 @@ from aiozarr.transfer.copy_rules import (
 from aiozarr.transfer.document_changes import DocumentChanges
 from aiozarr.transfer.journal import is_journal_key
 from aiozarr.transfer.report import CopyCounters, CopyReport
+
+if TYPE_CHECKING:
+    from aiozarr.transfer.node_tree import NodeTree
 
 OBJECT_CONCURRENCY = 128
 """Objects that are copied concurrently if the number of requests adapts: twice its initial limit of 64 per store.
@@ -64,7 +67,7 @@ class CopyOperation:
     rules: CopyRules
     _: KW_ONLY
     progress: Callable[[Progress], None] | None = None
-    objects: ObjectSource | None = None
+    objects: NodeTree | None = None
     listing: StartedListing | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +112,6 @@ class CopyOperation:
             seconds=seconds,
             requests=network_requests(self.copier.totals),
             server_side=self.copier.server_side,
-            rewritten=0 if self.objects is None else self.objects.rewritten,
         )
 
     async def _copy(self) -> None:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import translate
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from aiozarr.engine.copy import Verify
 from aiozarr.metadata.format_rules import ARRAY_KEY, META_KEY, V3_KEY, document_write_order
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore, Store
 from aiozarr.stores.blocking import in_thread
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 OnError: TypeAlias = Literal["raise", "continue"]
 
@@ -82,7 +79,6 @@ class CopyRules:
         size_only: chunks of equal size are equal.
         dry_run: count, and write nothing.
         on_error: stop at the first error, or continue.
-        part: names the part of the source that is copied, for the journal.
     """
 
     keys: KeyFilter = field(default_factory=KeyFilter)
@@ -94,7 +90,6 @@ class CopyRules:
     size_only: bool = False
     dry_run: bool = False
     on_error: OnError = "raise"
-    part: str = ""
 
     @property
     def may_replace(self) -> bool:
@@ -105,26 +100,6 @@ class CopyRules:
     def compares(self) -> bool:
         """True if objects of the destination are compared with those of the source."""
         return self.delete or self.skip_equal or self.size_only
-
-
-class ObjectSource(Protocol):
-    """The objects that a source may have, by the metadata of its arrays. Chunks among them may be missing."""
-
-    rewritten: int
-    """Number of objects that were encoded again."""
-
-    def entries(self) -> AsyncGenerator[Entry, None]:
-        """Iterate over the objects."""
-        ...
-
-    @property
-    def documents(self) -> Mapping[str, Buffer | None]:
-        """The documents by which the objects are known, by key; None if it was not read by itself."""
-        ...
-
-    def is_current(self, key: str, document: Buffer) -> bool:
-        """Return whether a document describes the objects. If not, later calls of `entries` follow it."""
-        ...
 
 
 _SPECIAL = re.compile(r"[*?\[]")

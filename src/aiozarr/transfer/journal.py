@@ -147,7 +147,7 @@ class CopyJournal(Journal):
         if found != self._description:
             url = self._store.store.url
             of = found.get("source")
-            what = f"a copy of {clip(printable(str(of)))}, or of another part of it" if of else "another copy"
+            what = f"a copy of {clip(printable(str(of)))}" if of else "another copy"
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
         await self._read_batches()

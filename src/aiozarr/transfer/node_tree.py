@@ -43,12 +43,10 @@ class NodeTree:
     Attributes:
         nodes: their metadata by path; the root has the path `""`.
         documents: the documents of the nodes by key; None for those known by consolidated metadata only.
-        rewritten: 0: each object is copied as it is stored.
     """
 
     nodes: dict[str, NodeMetadata] = field(default_factory=dict)
     documents: dict[str, Buffer | None] = field(default_factory=dict)
-    rewritten: int = 0
 
     def is_current(self, key: str, document: Buffer) -> bool:
         """Return whether a document describes the objects of its node. If not, the node gets it."""

@@ -1,4 +1,4 @@
-"""convert and migrate."""
+"""convert."""
 
 from __future__ import annotations
 
@@ -59,19 +59,6 @@ def test_a_dry_run_prints_the_plan(sample: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out.zarr").exists()
 
 
-def test_migrate_writes_documents_of_format_3(tmp_path: Path) -> None:
-    array = aiozarr.sync.create_array(tmp_path / "old.zarr", data=np.arange(10), zarr_format=2)
-    array.update_attributes({"a": 1})
-    planned, report = records("migrate", "-n", tmp_path / "old.zarr")
-    assert planned == {"type": "object", "action": "write", "key": "zarr.json"}
-    assert report["arrays"] == 1
-    assert not (tmp_path / "old.zarr/zarr.json").exists()
-    succeed("migrate", tmp_path / "old.zarr")
-    found = aiozarr.sync.open_array(tmp_path / "old.zarr")
-    assert found.zarr_format == 3
-    np.testing.assert_array_equal(found[...], np.arange(10))
-
-
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -81,7 +68,6 @@ def test_migrate_writes_documents_of_format_3(tmp_path: Path) -> None:
         (["convert", "{sample}/air", "{tmp}/out", "--codec", "{{"], 2),
         (["convert", "{sample}/air", "{tmp}/out", "--max-memory", "much"], 2),
         (["convert", "{sample}/air", "{sample}/lat"], 1),
-        (["migrate", "{sample}"], 3),
     ],
 )
 def test_errors_of_conversions(arguments: list[str], code: int, sample: Path, tmp_path: Path) -> None:
@@ -117,18 +103,3 @@ def test_sizes(text: str, size: int) -> None:
 )
 def test_lengths(text: str, lengths: Any) -> None:
     assert parse_lengths(text) == lengths
-
-
-def test_old_documents_are_erased_by_a_second_migration_and_dry_runs_list_them(tmp_path: Path) -> None:
-    group = aiozarr.sync.create_group(tmp_path, zarr_format=2)
-    group.create_array("a", data=[1, 2])
-    listed = succeed("migrate", "-n", "--erase-old", tmp_path).stdout.split()
-    assert listed == ["write", "zarr.json", "write", "a/zarr.json", "erase", ".zgroup", "erase", "a/.zarray"]
-    succeed("migrate", tmp_path)
-    result = invoke("migrate", tmp_path)
-    assert result.exit_code == 1
-    assert "--resume continues a migration, and --overwrite replaces" in result.stderr
-    assert succeed("migrate", "-n", "--erase-old", tmp_path).stdout.split() == listed[4:]
-    succeed("migrate", "--erase-old", tmp_path)
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["0", "zarr.json", "zarr.json"]
-    assert aiozarr.sync.open_array(tmp_path, "a")[...].tolist() == [1, 2]

@@ -19,31 +19,21 @@ from tests.support.command_line import invoke, succeed
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("time=0:24,lat=100:200", {"time": slice(0, 24), "lat": slice(100, 200)}),
-        ("time=5", {"time": 5}),
-        ("time=-1,lat=::2", {"time": -1, "lat": slice(None, None, 2)}),
-        ("0:24,:,5", (slice(0, 24), slice(None), 5)),
-        ("[..., 3]", (Ellipsis, 3)),
-        ("lat=45..60.5", {"lat": slice("45", "60.5")}),
-        ("time=2020-01-01..2020-02-01T12:00", {"time": slice("2020-01-01", "2020-02-01T12:00")}),
-        ("time=2024-01-02T06:00", {"time": "2024-01-02T06:00"}),
-        ("time=2024-01-02 06:00Z", {"time": "2024-01-02 06:00Z"}),
-        ("time=2020..2021", {"time": slice("2020", "2021")}),
-        ("time=..3", {"time": slice(None, "3")}),
-        (" time = 3: , lat = : ", {"time": slice(3, None), "lat": slice(None)}),
-        ("lat=-10.5:10", {"lat": slice("-10.5", "10")}),
-        ("time=2020-01-01:2020-02", {"time": slice("2020-01-01", "2020-02")}),
-        ("time=2020-01-01T06:00..", {"time": slice("2020-01-01T06:00", None)}),
-        ("band=red,lat=45.5", {"band": "red", "lat": "45.5"}),
-        ("2020-01-01T06:00,45..60.5,-1.5", ("2020-01-01T06:00", slice("45", "60.5"), "-1.5")),
+        ("time=0:24,lat=100..200", {"time": "0:24", "lat": "100..200"}),
+        (" time = 3: , lat = : ", {"time": "3:", "lat": ":"}),
+        ("0:24,:,5", ("0:24", ":", "5")),
+        ("[..., 3]", ("...", "3")),
+        ("2020-01-01T06:00,45..60.5,-1.5", ("2020-01-01T06:00", "45..60.5", "-1.5")),
     ],
 )
-def test_selections_by_name_and_by_position(text: str, expected: Any) -> None:
+def test_selections_are_by_name_or_in_the_order_of_the_dimensions(text: str, expected: Any) -> None:
     assert parse_select(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "time", "time=", "time=0:1,5", "time=1,time=2", "1:2:3:4", "=3", "1,,2"])
-def test_what_is_no_selection_is_a_usage_error(text: str, sample: Path) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "time", "time=", "time=0:1,5", "time=1,time=2", "1:2:3:4", "=3", "1,,2", "lat=-10.5:10"]
+)
+def test_a_text_that_is_not_a_selection_is_a_usage_error(text: str, sample: Path) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_select(text)
     assert invoke("cat", sample / "air", "-s", text).exit_code == 2
@@ -57,30 +47,30 @@ async def selected(sample: Path, selection: Any) -> tuple[Array, View]:
 
 async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) -> None:
     for selection, shape in (
-        ({"lon": slice(0, 2), "time": 3}, (6, 2)),
-        ({"0": 1}, (6, 8)),
+        ({"lon": "0:2", "time": "3"}, (6, 2)),
+        ({"0": "1"}, (6, 8)),
         (None, (4, 6, 8)),
-        ({"lat": slice(-30.0, 31.0)}, (4, 4, 8)),
-        ({"lat": slice("-29", "-90")}, (4, 2, 8)),
-        ({"1": slice(-90, -29.0)}, (4, 2, 8)),
-        ((Ellipsis, slice(-30.0, 31.0), 0), (4, 4)),
+        ({"lat": "-30..31"}, (4, 4, 8)),
+        ({"lat": "-29..-90"}, (4, 2, 8)),
+        ({"1": "-90..-29.0"}, (4, 2, 8)),
+        (("...", "-30.0..31.0", "0"), (4, 4)),
+        (("::-1", "...", "-1:0:-3"), (4, 6, 3)),
     ):
         assert (await selected(sample, selection))[1].shape == shape
     with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
-        await selected(sample, {"depth": 0})
+        await selected(sample, {"depth": "0"})
     with pytest.raises(SelectionError, match=r"'time' of .*/air cannot be selected by coordinate: there is no array"):
-        await selected(sample, {"time": slice(0.5, 2.0)})
+        await selected(sample, {"time": "0.5..2.0"})
     with pytest.raises(SelectionError, match="air has 3 dimensions, and --select has 4 items"):
-        await selected(sample, (0, 1, 2, 3))
+        await selected(sample, ("0", "1", "2", "3"))
 
 
 def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
     for command in ("cat", "plan"):
         together = succeed(command, sample / "air", "-s", "time=0:1,lat=0:2,lon=0:3").stdout
         assert succeed(command, sample / "air", "-s", "time=0:1", "-s", "lat=0:2", "-s", "lon=0:3").stdout == together
-    for command in ("cp", "convert"):
-        succeed(command, sample / "air", tmp_path / command, "-s", "time=0:1", "-s", "lat=0:2,lon=0:3")
-        assert aiozarr.sync.open_array(tmp_path / command).shape == (1, 2, 3)
+    succeed("convert", sample / "air", tmp_path / "part", "-s", "time=0:1", "-s", "lat=0:2,lon=0:3")
+    assert aiozarr.sync.open_array(tmp_path / "part").shape == (1, 2, 3)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +81,19 @@ def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
         (["0:1", "0:1"], 2, "several selections name their dimensions"),
         (["time=0:1", "0=1"], 1, "'time' and '0' select from the same dimension"),
         (["time=2:2"], 1, "the indexes 2:2 select nothing of dimension 'time', which has the length 4"),
-        (["lat=45:60"], 1, "the indexes 45:60 select nothing of dimension 'lat', which has the length 6"),
+        (
+            ["lat=30:60"],
+            1,
+            "30:60 select nothing of dimension 'lat', which has the length 6; did you mean the coordinates 30..60?",
+        ),
+        (["lat=30"], 1, "index 30 is outside of dimension 'lat', which has the length 6; did you mean the coordinates"),
     ],
 )
-@pytest.mark.parametrize("command", ["cat", "cp", "convert", "plan"])
+@pytest.mark.parametrize("command", ["cat", "convert", "plan"])
 def test_selections_that_contradict_or_are_empty_are_refused(
     command: str, options: list[str], code: int, message: str, sample: Path, tmp_path: Path
 ) -> None:
-    target = {"cp": [tmp_path / "part"], "convert": [tmp_path / "part"]}.get(command, [])
+    target = [tmp_path / "part"] if command == "convert" else []
     result = invoke(command, sample / "air", *target, *[part for option in options for part in ("-s", option)])
     assert (result.exit_code, message in " ".join(result.stderr.split())) == (code, True), result.stderr
     assert not (tmp_path / "part").exists()
@@ -107,23 +102,22 @@ def test_selections_that_contradict_or_are_empty_are_refused(
 async def test_axes_have_the_names_of_their_dimensions(sample: Path) -> None:
     for selection, names in (
         (None, ["time", "lat", "lon"]),
-        ({"lat": 0}, ["time", "lon"]),
-        ((0,), ["lat", "lon"]),
-        ((Ellipsis, 1), ["time", "lat"]),
+        ({"lat": "0"}, ["time", "lon"]),
+        (("0",), ["lat", "lon"]),
+        (("...", "1"), ["time", "lat"]),
     ):
         array, view = await selected(sample, selection)
         assert axis_names(array, view, selection) == names
 
 
-@pytest.mark.parametrize("selection", ["time=0,lat=-30..30", "0,-30.0:30", "...,-30..30,:"])
+@pytest.mark.parametrize("selection", ["time=0,lat=-30..30", "0,-30.0..30", "...,-30..30,:"])
 def test_all_commands_select_alike(selection: str, sample: Path, tmp_path: Path) -> None:
     expected = aiozarr.sync.open_array(sample, "air")[:, 1:5]
     expected = expected[:1] if "0," in selection[:7] else expected
     succeed("cat", "-f", "npy", "-o", tmp_path / "values.npy", sample / "air", "-s", selection)
     np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), expected.squeeze())
-    for command in ("cp", "convert"):
-        succeed(command, sample / "air", tmp_path / command, "-s", selection)
-        np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / command)[...].squeeze(), expected.squeeze())
+    succeed("convert", sample / "air", tmp_path / "part", "-s", selection)
+    np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / "part")[...].squeeze(), expected.squeeze())
     assert "air" in succeed("plan", sample / "air", "-s", selection).stdout
 
 
@@ -133,9 +127,9 @@ def test_coordinates_may_be_above_the_array(sample: Path) -> None:
     assert succeed("cat", sample / "deep/er/x", "-s", "lat=-30..30").stdout.split() == ["1", "2", "3", "4"]
 
 
-def test_a_copy_takes_numbers_for_dimensions_without_names(sample: Path, tmp_path: Path) -> None:
-    succeed("cp", sample / "deep/shards", tmp_path / "part", "-s", "2:6,...")
+def test_a_conversion_takes_positions(sample: Path, tmp_path: Path) -> None:
+    succeed("convert", sample / "deep/shards", tmp_path / "part", "-s", "2:6,...")
     expected = aiozarr.sync.open_array(sample, "deep/shards")[2:6]
     np.testing.assert_array_equal(aiozarr.sync.open_array(tmp_path / "part")[...], expected)
-    result = invoke("cp", sample, tmp_path / "other", "-s", "2:6")
+    result = invoke("convert", sample, tmp_path / "other", "-s", "2:6")
     assert (result.exit_code, "its arrays are air, lat" in result.stderr) == (1, True)

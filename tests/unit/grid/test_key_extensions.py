@@ -118,5 +118,5 @@ def test_nesting_of_encodings_is_bounded() -> None:
     nested: Any = "default"
     for _ in range(5000):
         nested = {"name": "suffix", "configuration": {"suffix": "x", "base_encoding": nested}}
-    with pytest.raises(UnsupportedMetadataError, match="in each other"):
+    with pytest.raises(UnsupportedMetadataError, match="nested chunk key encodings"):
         resolve("suffix", 1, suffix="x", base_encoding=nested)

@@ -156,5 +156,5 @@ def test_a_third_party_grid_needs_only_edges() -> None:
 def test_the_grid_itself_checks_its_lengths() -> None:
     with pytest.raises(ValueError, match="dimensions"):
         RectilinearGrid((4,), ())
-    with pytest.raises(ValueError, match="reach"):
+    with pytest.raises(ValueError, match="end at"):
         RectilinearGrid((4,), (((1, 3),),))

@@ -94,5 +94,5 @@ def test_huge_numbers_of_chunks_are_counted_and_located() -> None:
 
 
 def test_chunks_that_end_before_the_array_are_rejected() -> None:
-    with pytest.raises(ValueError, match="reach to 8, the array to 9"):
+    with pytest.raises(ValueError, match="end at 8, the array at 9"):
         RunLengthAxis([(4, 2)], 9)

@@ -91,7 +91,7 @@ def test_a_value_that_is_not_json_is_a_type_error_with_its_position(bad: object)
 def test_numbers_that_json_lacks_are_refused_where_finite_ones_are_wanted() -> None:
     given = {"a": [1, np.float32("nan")], "b": 2}
     assert str(checked_attributes(given, finite=False)) == "{'a': [1, nan], 'b': 2}"
-    with pytest.raises(InvalidMetadataError, match="None or a string can take its place") as caught:
+    with pytest.raises(InvalidMetadataError, match="use None or a string instead") as caught:
         checked_attributes(given, finite=True)
     assert caught.value.member == "attributes.a[1]"
 

@@ -56,7 +56,7 @@ async def test_blocks_of_differing_lengths_are_those_of_the_grid() -> None:
         (3, "block 3 is out of range for axis 0, which has 3 blocks"),
         ((0, -5), "block -5 is out of range for axis 1"),
         (slice(None, None, 2), "has a step"),
-        (slice(0.5, None), "no integer"),
+        (slice(0.5, None), "not an integer"),
         (([0, 1],), "integers, slices"),
         (None, "integers, slices"),
         ((0, 0, 0), "too many indices"),
@@ -70,7 +70,7 @@ async def test_an_invalid_block_selection_is_refused_with_the_reason(selection: 
 
 async def test_an_unknown_field_is_a_selection_error_with_the_known_ones() -> None:
     array = await stored(records())
-    with pytest.raises(aiozarr.SelectionError, match="no field 'c'; there are 'a', 'b', 'inner'"):
+    with pytest.raises(aiozarr.SelectionError, match="no field 'c'; the fields are 'a', 'b', 'inner'"):
         array["c"]
     with pytest.raises(aiozarr.SelectionError, match="has no fields"):
         array["a"]["a"]

@@ -78,11 +78,11 @@ async def test_the_codec_that_was_meant_is_named(options: dict[str, Any], expect
 
 
 def test_the_storage_option_that_was_meant_is_named() -> None:
-    with pytest.raises(
-        TypeError, match=r"unknown storage option 'anonn'; did you mean 'anon'\? an S3 store knows anon, "
-    ):
+    with pytest.raises(TypeError, match=r"unknown storage option 'anonn' for an S3 store; did you mean 'anon'\?$"):
         from_url("s3://b/x", anonn=True)
-    with pytest.raises(TypeError, match=r"unknown storage option 'qqq'; an S3 store knows anon, "):
+    with pytest.raises(
+        TypeError, match="unknown storage option 'qqq' for an S3 store; the reference of storage options lists all"
+    ):
         from_url("s3://b/x", qqq=True)
 
 
@@ -110,9 +110,9 @@ async def test_a_path_that_is_missing_and_could_be_a_mode_is_explained(mode: str
 @pytest.mark.parametrize(
     ("module", "url", "options", "extra"),
     [
-        ("fsspec", "ftp://host/x", {}, r"aiozarr\[fsspec\]"),
-        ("botocore", "s3://b/x", {"profile": "p"}, r"aiozarr\[s3\]"),
-        ("google.auth", "gs://b/x", {"token": "google_default"}, r"aiozarr\[gcs\]"),
+        ("fsspec", "ftp://host/x", {}, "pip install fsspec"),
+        ("botocore", "s3://b/x", {"profile": "p"}, "pip install botocore"),
+        ("google.auth", "gs://b/x", {"token": "google_default"}, "pip install google-auth requests"),
     ],
 )
 async def test_a_module_that_is_missing_is_named_with_its_extra(

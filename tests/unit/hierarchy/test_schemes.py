@@ -21,7 +21,7 @@ REFUSED: list[Any] = [
     "memory://x",
     "zip::s3://bucket/a.zip",
     "zip://inner::s3://bucket/a.zip",
-    "simplecache::s3://bucket/a",
+    "tar::s3://bucket/a",
     "reference::https://h/refs.json",
     "zip::/etc/a.zip",
     {"driver": "zarr3", "kvstore": {"driver": "file", "path": "/etc/x/"}, "create": True},

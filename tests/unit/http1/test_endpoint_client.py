@@ -109,7 +109,7 @@ async def test_a_request_with_headers_is_not_redirected_to_another_server(server
         server.script = spoil.always(spoil.redirect(f"{other.url}/a"))
         sender = client(server, follow_redirects=True)
         assert (await sender.send(request(sender))).body == b"other"
-        with pytest.raises(StoreError, match="the request's headers are not for it"):
+        with pytest.raises(StoreError, match="the request's headers are not meant for it"):
             await sender.send(request(sender, headers={"Depth": "1"}))
         assert len(other.requests) == 1
         await sender.aclose()

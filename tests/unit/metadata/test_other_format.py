@@ -7,20 +7,12 @@ import pytest
 
 import aiozarr
 from aiozarr.hierarchy.new_metadata import new_array_metadata
-from aiozarr.metadata.formats import render_node
-from aiozarr.metadata.other_format import as_v3, attributes_in_format, encoding_in_v2
-from aiozarr.metadata.records import ArrayMetadata, GroupMetadata, NamedConfig
+from aiozarr.metadata.other_format import attributes_in_format, encoding_in_v2, v3_codecs
+from aiozarr.metadata.records import ArrayMetadata, NamedConfig
 
 
 def old(zarr_format: int = 2, **options: Any) -> ArrayMetadata:
     return new_array_metadata(zarr_format, {"shape": (4, 6), "dtype": "<i4", "chunks": (2, 3), **options})
-
-
-def new(metadata: ArrayMetadata) -> ArrayMetadata:
-    found = as_v3(metadata)
-    assert isinstance(found, ArrayMetadata)
-    assert "zarr.json" in render_node(found)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -40,13 +32,13 @@ def new(metadata: ArrayMetadata) -> ArrayMetadata:
     ],
 )
 def test_chains_of_format_2_have_chains_of_format_3_of_the_same_bytes(options: Any, names: list[str]) -> None:
-    assert [codec.name for codec in new(old(**options)).codecs] == names
+    assert [codec.name for codec in v3_codecs(old(**options))] == names
 
 
 def test_chains_of_format_3_and_2_are_inverse() -> None:
     for options in ({}, {"compressor": {"id": "zstd", "level": 4}}, {"filters": [{"id": "delta", "dtype": "<i4"}]}):
         metadata = old(**options)
-        found = encoding_in_v2(new(metadata).codecs, metadata.dtype, 2)
+        found = encoding_in_v2(v3_codecs(metadata), metadata.dtype, 2)
         again = old(filters=list(found.filters) or None, compressor=found.compressor)
         assert again.codecs == metadata.codecs
 
@@ -61,37 +53,13 @@ def test_chains_of_format_3_and_2_are_inverse() -> None:
 )
 def test_what_format_3_cannot_describe_is_said(options: Any, what: str) -> None:
     with pytest.raises(aiozarr.UnsupportedMetadataError, match=what):
-        as_v3(old(**options))
-
-
-def test_byte_order_keys_and_fill_values_stay_and_null_becomes_the_default() -> None:
-    metadata = new(old(dtype=">f8", dimension_separator="/", compressor=None))
-    assert metadata.codecs[0].configuration == {"endian": "big"}
-    assert metadata.chunk_key_encoding == NamedConfig("v2", {"separator": "/"})
-    assert metadata.has_fill_value
-    assert metadata.fill_value[()] == 0
-    assert np.isnan(new(old(dtype="f4", fill_value="NaN")).fill_value)
-
-
-def test_dimension_names_leave_the_attributes() -> None:
-    metadata = new(old(dimension_names=["y", "x"], attributes={"units": "K"}))
-    assert metadata.dimension_names == ("y", "x")
-    assert metadata.attributes == {"units": "K"}
-    odd = new(old(attributes={"_ARRAY_DIMENSIONS": ["only one"]}))
-    assert odd.attributes == {"_ARRAY_DIMENSIONS": ["only one"]}
+        v3_codecs(old(**options))
 
 
 def test_numbers_that_json_lacks_become_strings_in_format_3_alone() -> None:
     attributes = {"a": float("nan"), "b": [float("inf"), {"c": -float("inf")}], "d": 1.5}
     assert attributes_in_format(attributes, 3) == {"a": "NaN", "b": ["Infinity", {"c": "-Infinity"}], "d": 1.5}
     assert attributes_in_format(attributes, 2) == attributes
-
-
-def test_groups_lose_their_consolidated_metadata_and_arrays_of_format_3_stay() -> None:
-    assert as_v3(GroupMetadata(2, {"a": 1})) == GroupMetadata(3, {"a": 1})
-    metadata = new_array_metadata(3, {"shape": 3, "dtype": "i1"})
-    assert as_v3(metadata) is metadata
-    assert new(old(1, dimension_names=None)).zarr_format == 3
 
 
 @pytest.mark.parametrize("name", ["crc32c", "zfp"])

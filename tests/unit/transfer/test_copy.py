@@ -77,8 +77,8 @@ async def test_a_destination_that_holds_objects_is_refused(tmp_path: Path, make:
     with pytest.raises(aiozarr.CopyError) as caught:
         await aiozarr.copy(source, destination)
     assert str(caught.value) == (
-        f"{destination.url} holds 2 objects, among them {first!r}; overwrite=True replaces objects of the same key and "
-        "keeps the others"
+        f"{destination.url} already contains 2 objects, such as {first!r}; overwrite=True replaces objects with the "
+        "same key and keeps all others"
     )
     assert await contents(destination) == there
     await aiozarr.copy(source, destination, overwrite=True)

@@ -9,9 +9,33 @@ import numpy as np
 import pytest
 
 import aiozarr
-from aiozarr.stores import LocalStore, MemoryStore
+from aiozarr.stores import LocalStore, MemoryStore, Store
 from tests.support.servers.http_server import FaultServer
-from tests.unit.transfer.test_selected_store import VALUES, stored, weather
+
+VALUES = np.arange(50 * 20, dtype="i4").reshape(50, 20)
+
+
+async def weather(store: Store, zarr_format: int = 3) -> Store:
+    """A group with coordinates, two fields and consolidated metadata."""
+    await aiozarr.create_group(store, attributes={"title": "weather"}, zarr_format=zarr_format)
+
+    async def make(name: str, data: Any, dims: tuple[str, ...], chunks: Any, **more: Any) -> None:
+        names: dict[str, Any] = {"dimension_names": dims}
+        if zarr_format == 2:
+            names = {"attributes": {"_ARRAY_DIMENSIONS": list(dims), **more.pop("attributes", {})}}
+        await aiozarr.create_array(store, name, data=data, chunks=chunks, zarr_format=zarr_format, **names, **more)
+
+    units = {"attributes": {"units": "hours since 2020-01-01"}}
+    await make("time", np.arange(50) * 6, ("time",), (10,), **units)
+    await make("lat", np.linspace(95, -95, 20), ("lat",), (20,))
+    await make("t2m", VALUES, ("time", "lat"), (10, 5))
+    await make("scale", np.float64(3.0), (), ())
+    await aiozarr.consolidate_metadata(store)
+    return store
+
+
+async def stored(store: Store) -> dict[str, bytes]:
+    return {key: bytes(value) for key in await store.list() if (value := await store.get(key)) is not None}
 
 
 async def served(source: MemoryStore) -> FaultServer:
@@ -49,13 +73,6 @@ async def test_a_node_is_copied_by_the_metadata_of_a_group_above(tmp_path: Path)
             target = tmp_path / f"{number}"
             await aiozarr.copy(f"{server.url}/{url}", target, path=path)
             assert np.array_equal(await (await aiozarr.open_array(target, copied))[...], VALUES)
-
-
-async def test_a_selection_is_copied_from_a_web_server(tmp_path: Path) -> None:
-    source: Any = await weather(MemoryStore())
-    with await served(source) as server:
-        await aiozarr.copy(f"{server.url}/w.zarr", tmp_path / "x", select={"time": slice(5, 30)})
-        assert np.array_equal(await (await aiozarr.open_array(tmp_path / "x", "t2m"))[...], VALUES[5:30])
 
 
 async def test_a_group_without_consolidated_metadata_cannot_be_copied_from_a_web_server(tmp_path: Path) -> None:

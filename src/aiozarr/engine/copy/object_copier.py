@@ -166,13 +166,13 @@ class ObjectCopier:
             is_marker = entry.size == 0  # some clients list the marker `a/` of a folder as an empty object `a`
             may_be_missing = self.policy.may_be_missing and document_write_order(entry.key) is None
             if copied is None and not is_marker and not may_be_missing:
-                raise ChangedError("the object was listed, and is gone", store=self.source.url, key=entry.key)
+                raise ChangedError("the object was listed but no longer exists", store=self.source.url, key=entry.key)
             return copied
         where: dict[str, Any] = {"store": self.source.url, "key": entry.key, "attempts": MAX_FETCHES}
         if state.seen_size is None:
-            raise ChangedError("the object was replaced each time it was fetched", **where)
+            raise ChangedError("the object was replaced during every attempt to fetch it", **where)
         sizes = f"{entry.size} bytes in the listing and {state.seen_size} in responses"
-        raise ShortReadError(f"the object has {sizes}, or these are truncated", retryable=False, **where)
+        raise ShortReadError(f"the object has {sizes}, or the response was truncated", retryable=False, **where)
 
     async def _copy_by_server(self, entry: Entry, key: str) -> CopiedObject:
         assert entry.size is not None
@@ -382,7 +382,7 @@ class ObjectCopier:
         # A second time, because the bytes may have been damaged in transit.
         await self._send(key, data, None)
         if not await self._is_stored(key, data):
-            raise ChecksumError("what was read back is not what was stored", store=self.destination.url, key=key)
+            raise ChecksumError("the bytes read back differ from those stored", store=self.destination.url, key=key)
 
     async def _send(self, key: str, data: Buffer | FileBody, precondition: Precondition | None) -> Version | None:
         destination = self.scheduled_destination

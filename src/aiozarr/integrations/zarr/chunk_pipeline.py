@@ -20,7 +20,7 @@ import numpy as np
 try:
     import zarr.abc.codec
 except ImportError as error:
-    raise ImportError("the codec pipeline needs the package zarr: pip install 'aiozarr[zarr]'") from error
+    raise ImportError("the codec pipeline needs the package zarr: pip install 'zarr>=3.1.6'") from error
 
 from aiozarr.common.fork_safe import ForkSafeLock
 from aiozarr.errors import CodecError

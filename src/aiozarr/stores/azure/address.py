@@ -91,19 +91,21 @@ def azure_options(given: Mapping[str, Any]) -> AzureOptions:
         raise ValueError(f"the storage option {empty[0]!r} is empty")
     found = [name for name in _CREDENTIALS if getattr(options, name)]
     if len(found) > 1:
-        raise ValueError(f"the storage options {' and '.join(map(repr, found))} exclude each other")
+        raise ValueError(f"the storage options {' and '.join(map(repr, found))} cannot be combined")
     if options.anon and (found or options.connection_string is not None):
-        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+        raise ValueError("the storage option 'anon' cannot be combined with credentials")
     if options.client_secret is not None and (options.client_id is None or options.tenant_id is None):
-        raise ValueError("the storage option 'client_secret' goes with 'client_id' and 'tenant_id'")
+        raise ValueError("the storage option 'client_secret' needs 'client_id' and 'tenant_id'")
     if options.endpoint_url is not None and options.account_host is not None:
-        raise ValueError("the storage options 'endpoint_url' and 'account_host' exclude each other")
+        raise ValueError("the storage options 'endpoint_url' and 'account_host' cannot be combined")
     if options.account_host is not None and "/" in options.account_host:
-        raise ValueError("the storage option 'account_host' is a host, without scheme and path")
+        raise ValueError("the storage option 'account_host' must be a host, without scheme and path")
     if options.location_mode not in (None, "primary", "secondary"):
-        raise ValueError("the storage option 'location_mode' is 'primary' or 'secondary'")
+        raise ValueError("the storage option 'location_mode' must be 'primary' or 'secondary'")
     if options.credential is not None and not _is_credential(options.credential):
-        raise TypeError("the storage option 'credential' is an account key, a signature, or an object with 'get_token'")
+        raise TypeError(
+            "the storage option 'credential' must be an account key, a signature, or an object with 'get_token'"
+        )
     return options
 
 
@@ -155,25 +157,25 @@ def parse_connection_string(text: str) -> ConnectionString:
         name, separator, value = part.partition("=")
         name = name.strip().lower()
         if not separator or not name or not value.strip():
-            raise ValueError("not a connection string: its parts are Name=Value, with ';' between them")
+            raise ValueError("not a connection string; expected Name=Value pairs separated by ';'")
         if settings.setdefault(name, value.strip()) != value.strip():
-            raise ValueError(f"the connection string says {name!r} twice")
+            raise ValueError(f"the connection string contains {name!r} twice")
     if settings.get("usedevelopmentstorage", "").lower() == "true":
         return ConnectionString(EMULATOR_ACCOUNT, EMULATOR_KEY, endpoint=EMULATOR_ENDPOINT)
     account = settings.get("accountname")
     endpoint, secondary = settings.get("blobendpoint"), settings.get("blobsecondaryendpoint")
     if account is not None and not _STORAGE_ACCOUNT.fullmatch(account):  # it becomes a part of the host
-        raise ValueError("the connection string's AccountName has other than letters, digits and '-'")
+        raise ValueError("the AccountName of the connection string may contain only letters, digits and '-'")
     if endpoint is None and account is not None:
         scheme = settings.get("defaultendpointsprotocol", "https").lower()
         suffix = settings.get("endpointsuffix", PUBLIC_SUFFIX)
         endpoint = f"{scheme}://{account}.blob.{suffix}"
         secondary = secondary or f"{scheme}://{account}-secondary.blob.{suffix}"
     if endpoint is None:
-        raise ValueError("the connection string names no account: AccountName or BlobEndpoint is needed")
+        raise ValueError("the connection string names no account; it needs AccountName or BlobEndpoint")
     sas = settings.get("sharedaccesssignature")
     if sas is not None and any(character.isspace() for character in sas):
-        raise ValueError("the connection string's SharedAccessSignature holds blanks")
+        raise ValueError("the SharedAccessSignature of the connection string contains blanks")
     return ConnectionString(account, settings.get("accountkey"), sas and sas.removeprefix("?"), endpoint, secondary)
 
 
@@ -261,12 +263,14 @@ def parse_url(url: str) -> AzureUrl:
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in SCHEMES or not separator:
-        raise ValueError("an Azure URL is az://container/path, or abfss://container@account.dfs.core.windows.net/path")
+        raise ValueError(
+            "an Azure URL must have the form az://container/path or abfss://container@account.dfs.core.windows.net/path"
+        )
     place, _, root = rest.partition("/")
     container, at, host = place.partition("@")
     if not _CONTAINER.fullmatch(container):
         raise ValueError(
-            f"not a container's name: {container!r}; it has 3 to 63 lower-case letters, digits and single hyphens"
+            f"not a container name: {container!r}; expected 3 to 63 lower-case letters, digits and single hyphens"
         )
     root = root.removesuffix("/")
     root = f"{check_key(root)}/" if root else ""
@@ -283,7 +287,7 @@ def _host(host: str) -> tuple[str, str | None, str]:
     match = _HOST.fullmatch(host)
     if match is None:
         # No other host is accepted, because a URL from elsewhere could send it the credentials of the environment.
-        raise ValueError(f"not a host of Azure storage: {host!r}; another server is named by the option 'endpoint_url'")
+        raise ValueError(f"not an Azure storage host: {host!r}; use the option 'endpoint_url' for another server")
     account, zone, suffix = match["account"], match["zone"] or "", match["suffix"]
     return account, f"https://{account}{zone}.blob.{suffix}", f"{account}{zone}.dfs.{suffix}"
 
@@ -316,7 +320,7 @@ def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, st
         endpoint = next((environ[name] for name in ENDPOINTS if environ.get(name)), None)
     if endpoint is None:
         if account is None:
-            raise ValueError("no storage account is named: the option 'account_name' says which")
+            raise ValueError("no storage account is named; set the option 'account_name'")
         endpoint = f"https://{_checked(account)}.blob.{PUBLIC_SUFFIX}"
     server = WebAddress.of_endpoint(endpoint)
     account = account or _account_of(server)
@@ -341,7 +345,7 @@ def _one_account(*names: str | None) -> str | None:
 
 def _checked(account: str) -> str:
     if not _ACCOUNT.fullmatch(account):
-        raise ValueError(f"not a storage account's name: {account!r}; it has lower-case letters and digits")
+        raise ValueError(f"not a storage account name: {account!r}; expected lower-case letters and digits")
     return account
 
 
@@ -350,7 +354,7 @@ def _account_of(server: WebAddress) -> str:
     if server.path:
         return server.path.rpartition("/")[2]
     if _is_address(server.host):
-        raise ValueError("no storage account is named: the option 'account_name' says which")
+        raise ValueError("no storage account is named; set the option 'account_name'")
     return server.host.partition(".")[0]
 
 

@@ -198,7 +198,7 @@ class AzureBucketClient(BucketClient):
         error = self.error(response)
         code = response.headers.get(b"x-ms-error-code", b"").decode("latin-1") or error_code(bytes(response.body))
         if isinstance(error, ChangedError) or (response.status == 409 and code == "BlobAlreadyExists"):
-            raise PreconditionFailedError("another version is stored, or none", status=response.status)
+            raise PreconditionFailedError("the stored version differs, or there is none", status=response.status)
         raise error
 
     # --- uploads of files ----------------------------------------------------------------------------------------
@@ -240,7 +240,9 @@ class AzureBucketClient(BucketClient):
     ) -> Version | None:
         assert isinstance(source, AzureBucketClient)
         if size > MAX_COPY_BYTES:
-            raise UnsupportedOperationError(f"the server copies up to {MAX_COPY_BYTES} bytes at once, not {size}")
+            raise UnsupportedOperationError(
+                f"the server copies at most {MAX_COPY_BYTES} bytes in one request, not {size}"
+            )
         etag = None if if_match is None or if_match.weak else if_match.etag
 
         async def authorise() -> Request:

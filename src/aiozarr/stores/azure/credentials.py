@@ -86,7 +86,7 @@ class AzureIdentity:
     @property
     def failure(self) -> str:
         """The message if there is no token."""
-        return f"azure-identity (the extra aiozarr[azure]) gave no token {_IDENTITIES[self._identity][2]}; {_OTHERWISE}"
+        return f"azure-identity gave no token {_IDENTITIES[self._identity][2]}; {_OTHERWISE}"
 
     def get_token(self, scope: str) -> Any:
         """Return a token as azure-identity does. It blocks."""
@@ -99,7 +99,8 @@ class AzureIdentity:
             package = import_module("azure.identity")
         except ImportError as error:
             raise UnauthenticatedError(
-                f"logins and identities of Azure need azure-identity: install aiozarr[azure]; {_OTHERWISE}"
+                "Azure logins and identities need the package azure-identity: run pip install azure-identity; "
+                + _OTHERWISE
             ) from error
         options = self._options
         ids = {"object_id": options.object_id, "resource_id": options.msi_resource_id}
@@ -155,7 +156,7 @@ def find_credentials(options: AzureOptions, environ: Mapping[str, str], endpoint
     if credentials.kind == "key":
         _check_key(credentials.secret)
     elif credentials.kind == "sas" and not _QUERY.fullmatch(credentials.secret):
-        raise ValueError("a shared credentials signature is a query of ASCII without blanks, and this one is not")
+        raise ValueError("a shared access signature must be an ASCII query without blanks")
     elif credentials.kind == "token":
         check_headers({"Authorization": credentials.secret})
     return credentials
@@ -251,7 +252,7 @@ def _check_key(key: str) -> None:
     try:
         b64decode(key, validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("an account key is base64, and this one is not") from None
+        raise ValueError("the account key is not base64") from None
 
 
 SIGNATURE_VERSION = "2021-12-02"

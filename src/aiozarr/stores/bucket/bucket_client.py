@@ -430,7 +430,7 @@ def condition_headers(precondition: Precondition | None) -> dict[str, str]:
         return {"if-none-match": "*"}
     version = precondition.version
     if version.weak or version.etag is None:
-        raise UnsupportedOperationError("a weak version cannot be a condition")
+        raise UnsupportedOperationError("a weak version cannot be used as a condition")
     return check_headers({"if-match": version.etag})
 
 
@@ -439,12 +439,14 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
 
     Raises:
         ValueError: the URL or an option is not valid, or options contradict each other.
-        TypeError: an unknown option; the message lists the known ones.
+        TypeError: an unknown option; the message has the nearest known option.
     """
     scheme, separator, _ = url.partition("://")
     module = BUCKET_CLIENTS.get(scheme.lower())
     if not separator or module is None:
         known = ", ".join(f"{name}://" for name in BUCKET_CLIENTS)
-        raise ValueError(f"the URL of an object store is scheme://bucket/path, with one of these schemes: {known}")
+        raise ValueError(
+            f"the URL of an object store must have the form scheme://bucket/path, with one of these schemes: {known}"
+        )
     opened: tuple[BucketClient, str] = import_module(module).open_bucket(url, storage_options)
     return opened

@@ -67,7 +67,7 @@ class PaginationLoopGuard:
             StoreError: the page was there before.
         """
         if self._marker in names:
-            raise StoreError("the server's listing goes in a circle")
+            raise StoreError("the pages of the server's listing form a loop")
         self._pages += 1
         if self._pages == self._next_marker:
             self._marker, self._next_marker = last, 2 * self._next_marker
@@ -113,7 +113,7 @@ async def iterate_pages(fetch_page: Callable[[str], Awaitable[ListingPage]]) -> 
         page = await (fetch_page(token) if request is None else request(partial(fetch_page, token)))
         empty = 0 if page.entries or page.prefixes else empty + 1
         if empty > MAX_EMPTY_PAGES:
-            raise listing_error(f"has {MAX_EMPTY_PAGES} empty pages in a row, and says that there are more")
+            raise listing_error(f"has {MAX_EMPTY_PAGES} empty pages in a row and announces more")
         if page.entries:
             keys.check({entry.key for entry in page.entries}, page.entries[-1].key)
         yield page
@@ -138,7 +138,7 @@ def parse_xml(body: bytes, root: str) -> Element:
         raise StoreError(HTML_PAGE)
     # The encoding is fixed below, and UTF-16 contains zeros: every declaration is found here.
     if b"<!DOCTYPE" in body or b"\0" in body:
-        raise listing_error("has declarations, which no listing has")
+        raise listing_error("contains declarations, which are not allowed in listings")
     if body.count(b"<") > MAX_TAGS:
         raise listing_error(f"has more than {MAX_TAGS} tags")
     parser = XMLParser(encoding="utf-8")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -36,7 +35,7 @@ async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Corou
     try:
         there.call_soon_threadsafe(call.begin)
     except RuntimeError as error:
-        raise StoreError("the loop of the file system has ended") from error
+        raise StoreError("the event loop of the file system has ended") from error
     try:
         await call.answer
     except BaseException as stop:
@@ -49,7 +48,7 @@ async def run_on_loop(there: asyncio.AbstractEventLoop, make: Callable[[], Corou
         raise
     task = call.task
     if task is None or task.cancelled():
-        raise StoreError("the request was cancelled on the loop of the file system", retryable=True)
+        raise StoreError("the request was cancelled on the event loop of the file system", retryable=True)
     return task.result()
 
 
@@ -84,10 +83,6 @@ class _LoopCall(Generic[T]):
         self.ended = True
         if not self.answer.done():
             self.answer.set_result(None)
-
-
-STRIPES = 64
-"""Number of locks of a file system whose calls for different paths may run at once."""
 
 
 class FileSystemCalls:
@@ -153,24 +148,18 @@ class FileSystemCalls:
 
         def now() -> Any:
             try:
-                with self._lock_for(path):
+                with self._lock():
                     if fresh:
                         fs.invalidate_cache()
-                    return method_of(fs, name)(path, *args, **kwargs)
+                    return getattr(fs, name)(path, *args, **kwargs)
             except (StopIteration, asyncio.CancelledError) as error:
                 # A future refuses StopIteration, and the caller would mistake CancelledError for its own cancellation.
                 raise RuntimeError(f"the file system raised {type(error).__name__}") from error
 
         return await (in_thread_uncancelled(now) if write else in_thread(now))
 
-    def _lock_for(self, path: str) -> AbstractContextManager[Any]:
-        match self._traits.at_once:
-            case "all":
-                return nullcontext()
-            case "paths":
-                return _path_locks.of(self._fs)[hash(path) % STRIPES]
-            case _:
-                return _path_locks.of(self._fs)[0]
+    def _lock(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._traits.is_thread_safe else _locks.of(self._fs)
 
 
 def _create(recipe: InstanceSource | UrlSource) -> Any:
@@ -181,105 +170,19 @@ def _create(recipe: InstanceSource | UrlSource) -> Any:
         raise translate(error) from error
 
 
-class _PathLocks:
-    """The locks of blocking file systems, shared by all stores of one file system."""
+class _Locks:
+    """The locks of blocking file systems, each shared by all stores of one file system."""
 
     def __init__(self) -> None:
-        self._locks: WeakKeyDictionary[Any, list[ForkSafeLock]] = WeakKeyDictionary()
+        self._locks: WeakKeyDictionary[Any, ForkSafeLock] = WeakKeyDictionary()
         self._guard = ForkSafeLock()
 
-    def of(self, fs: Any) -> list[ForkSafeLock]:
+    def of(self, fs: Any) -> ForkSafeLock:
         with self._guard:
-            locks = self._locks.get(fs)
-            if locks is None:
-                locks = self._locks[fs] = [ForkSafeLock() for _ in range(STRIPES)]
-            return locks
+            lock = self._locks.get(fs)
+            if lock is None:
+                lock = self._locks[fs] = ForkSafeLock()
+            return lock
 
 
-_path_locks = _PathLocks()
-
-
-def method_of(fs: Any, name: str) -> Callable[..., Any]:
-    """Return the method `name` of a blocking file system; for a cache, a variant that handles failures."""
-    from fsspec.implementations.cached import CachingFileSystem
-
-    if name in _METHODS and isinstance(fs, CachingFileSystem):
-        return lambda path, **arguments: _METHODS[name](fs, path, **arguments)
-    method: Callable[..., Any] = getattr(fs, name)
-    return method
-
-
-def _info(fs: Any, path: str, **arguments: Any) -> Mapping[str, Any]:
-    """Use the file system below, because `filecache` and `blockcache` need a listing of the directory."""
-    info: Mapping[str, Any] = method_of(fs.fs, "info")(path, **arguments)
-    return {**info, "size": None} if fs.compression else info
-
-
-def _cat_file(fs: Any, path: str, **arguments: Any) -> Any:
-    """Read through the cache; a failure of the file system below is raised unchanged."""
-    from fsspec.implementations.cached import WholeFileCacheFileSystem
-
-    path = fs._strip_protocol(path)
-    if isinstance(fs, WholeFileCacheFileSystem):
-        if not fs._check_file(path):
-            # A cache reports any failure as a missing file.
-            method_of(fs.fs, "info")(path) if fs.compression else _download(fs, path)
-        try:
-            return fs.cat_file(path, **arguments)
-        except FileNotFoundError as error:
-            raise _lost() from error
-        except Exception:
-            _forget(fs, path)
-            raise
-    try:
-        return fs.cat_file(path, **arguments)
-    except Exception:
-        # Blocks are marked as cached before they are received, so the next reader would get zeros.
-        _forget(fs, path)
-    return method_of(fs.fs, "cat_file")(path, **arguments)
-
-
-def _download(fs: Any, path: str) -> None:
-    """Download the whole file into the cache, or nothing, so that a truncated transfer leaves no file."""
-    from fsspec.implementations.cached import SimpleCacheFileSystem
-
-    fs._mkcache()
-    with tempfile.TemporaryDirectory(dir=fs.storage[-1], prefix="part-") as folder:
-        part = os.path.join(folder, "part")
-        try:
-            fs.fs.get_file(path, part)
-        except FileNotFoundError as error:
-            if error.filename == part:
-                raise _lost() from error
-            raise
-        except FileExistsError:
-            method_of(fs.fs, "info")(path)  # the memory file system raises it for a path below a file
-            raise
-        if not os.path.isfile(part):
-            if method_of(fs.fs, "info")(path).get("type") == "directory":
-                raise IsADirectoryError(path)
-            raise StoreError("the file system downloaded no file")
-        if isinstance(fs, SimpleCacheFileSystem):
-            os.replace(part, os.path.join(fs.storage[-1], fs._mapper(path)))
-        else:
-            os.replace(part, fs._make_local_details(path))
-            fs.save_cache()
-
-
-def _forget(fs: Any, path: str) -> None:
-    """Remove the file from the cache."""
-    from fsspec.implementations.cached import SimpleCacheFileSystem
-
-    with contextlib.suppress(Exception):  # the folder may be read-only, or missing
-        if isinstance(fs, SimpleCacheFileSystem):
-            os.remove(os.path.join(fs.storage[-1], fs._mapper(path)))
-        else:
-            fs.pop_from_cache(path)
-
-
-def _lost() -> StoreError:
-    """Return the error for a file that is missing in the cache itself."""
-    return StoreError("the cache lost a file", retryable=True)
-
-
-_METHODS: dict[str, Callable[..., Any]] = {"info": _info, "cat_file": _cat_file}
+_locks = _Locks()

@@ -6,10 +6,10 @@ A table has the features of file systems, and their known faults.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from aiozarr.stores.contract import Store
@@ -33,8 +33,7 @@ class FileSystemTraits:
         directories: files are in directories, which must be created first.
         prunes: removing a directory fails if it is not empty, so empty ones can be removed safely.
         encoded: paths are URLs, and keys are percent-encoded in them.
-        at_once: which calls of a blocking file system may run at the same time: all of them, those for different paths,
-            or one, because fsspec promises no more than one thread.
+        is_thread_safe: the calls of a blocking file system may run at the same time. fsspec does not promise it.
         indexed: an archive, with an index of its files; a missing file may then be the archive itself.
         whole: arguments for reading a whole file with a single request.
     """
@@ -51,7 +50,7 @@ class FileSystemTraits:
     directories: bool = False
     prunes: bool = False
     encoded: bool = False
-    at_once: Literal["all", "paths", "one"] = "one"
+    is_thread_safe: bool = False
     indexed: bool = False
     whole: tuple[tuple[str, Any], ...] = ()
 
@@ -63,16 +62,12 @@ _KNOWN: dict[str, FileSystemTraits] = {
     "gs": FileSystemTraits(writable=True, flat=True, suffixes=True, framed=True),
     # A server lists files as an HTML page of unknown format.
     "http": FileSystemTraits(listable=False, suffixes=True, open_ends=False, framed=True, encoded=True),
-    "memory": FileSystemTraits(writable=True, flat=True, at_once="all"),
+    "memory": FileSystemTraits(writable=True, flat=True, is_thread_safe=True),
     # For values inside the references, its size is the length of their encoding.
     "reference": FileSystemTraits(clips=False, numbered=True, framed=True, sizes=False),
     "sftp": FileSystemTraits(writable=True, directories=True, prunes=True),
     "ftp": FileSystemTraits(writable=True, directories=True, prunes=True),
     "smb": FileSystemTraits(writable=True, directories=True, prunes=True),
-    # Written through a cache, a replaced or erased value would still be read from it.
-    "simplecache": FileSystemTraits(at_once="paths"),
-    "filecache": FileSystemTraits(),
-    "blockcache": FileSystemTraits(),
     "zip": FileSystemTraits(indexed=True),
     "tar": FileSystemTraits(indexed=True),
     "libarchive": FileSystemTraits(indexed=True),
@@ -80,8 +75,7 @@ _KNOWN: dict[str, FileSystemTraits] = {
     "git": FileSystemTraits(),
     "data": FileSystemTraits(listable=False),
 }
-_CACHES = frozenset({"simplecache", "filecache", "blockcache"})
-_SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "ssh": "sftp", "cached": "blockcache"}
+_SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "ssh": "sftp"}
 
 
 def protocol_of(kind: Any) -> str:
@@ -92,29 +86,15 @@ def protocol_of(kind: Any) -> str:
 
 def is_async(fs: Any) -> bool:
     """Return whether the methods of `fs` are coroutines."""
-    # From the class, because caches forward attributes of the file system below them.
     return bool(type(fs).async_impl)
 
 
-def below(fs: Any) -> Any:
-    """Return the file system that `fs` is a cache of, or None."""
-    inner = getattr(fs, "fs", None)
-    return inner if hasattr(type(inner), "_strip_protocol") else None
-
-
-def traits_of(kinds: Sequence[Any]) -> FileSystemTraits:
-    """Return the properties of a file system of the first class of `kinds`; file systems below it follow.
-
-    A cache lists the paths of the file system below it.
-    """
-    kind = kinds[0]
+def traits_of(kind: Any) -> FileSystemTraits:
+    """Return the properties of a file system of the class `kind`."""
     protocol = _SAME.get(protocol_of(kind), protocol_of(kind))
     known = _KNOWN.get(protocol)
     if known is not None and (protocol != "memory" or not kind.async_impl):
-        if protocol not in _CACHES or not kinds[1:]:
-            return known
-        inner = traits_of(kinds[1:])
-        return replace(known, listable=inner.listable, encoded=inner.encoded)
+        return known
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
@@ -141,13 +121,9 @@ class InstanceSource:
     fs: Any
 
     @property
-    def kinds(self) -> list[Any]:
-        """Its class, then the classes of the file systems below it, if it is a cache."""
-        kinds, fs = [], self.fs
-        while fs is not None:
-            kinds.append(type(fs))
-            fs = below(fs)
-        return kinds
+    def kind(self) -> Any:
+        """Its class."""
+        return type(self.fs)
 
     @property
     def fingerprint(self) -> str:
@@ -179,9 +155,9 @@ class UrlSource:
     options: Mapping[str, Any]
 
     @property
-    def kinds(self) -> list[Any]:
-        """The classes of the chain, the first link first; some return instances of another class."""
-        return [kind for kind, _ in self._chain()]
+    def kind(self) -> Any:
+        """The class of the first link of the chain; some classes return instances of another class."""
+        return self._chain()[0][0]
 
     @property
     def fingerprint(self) -> str:

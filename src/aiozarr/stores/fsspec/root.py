@@ -15,7 +15,6 @@ from aiozarr.stores.azure.address import AZURE_TABLE
 from aiozarr.stores.fsspec.instances import (
     InstanceSource,
     UrlSource,
-    below,
     protocol_of,
     usable_instance,
     without_secrets,
@@ -23,6 +22,7 @@ from aiozarr.stores.fsspec.instances import (
 from aiozarr.stores.gcs.address import GCS_TABLE
 from aiozarr.stores.option_table import OptionTable, same_protocols
 from aiozarr.stores.s3.address import S3_TABLE
+from aiozarr.stores.schemes import refuse_cache
 
 _TABLES: dict[str, OptionTable] = {
     **dict.fromkeys(("s3", "s3a"), S3_TABLE),
@@ -56,7 +56,7 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
         elif isinstance(value, Mapping | None):
             _add(given[link], value or {})
         else:
-            raise TypeError(f"the storage options under {name!r} are a mapping")
+            raise TypeError(f"the storage options under {name!r} must be a mapping")
     native = {protocol: _of_one(protocol, own) for protocol, own in given.items()}
     return {protocol: own for protocol, own in native.items() if own}
 
@@ -69,11 +69,11 @@ def _check_loose(name: str, protocols: Sequence[str]) -> None:
     other = other or next((protocol for protocol in _TABLES if name in _keys_of(protocol)), None)
     if other in protocols:
         raise TypeError(
-            f"the storage option {name!r} is one of the link {other}::, and is given under its protocol: "
-            f"storage_options={{{other!r}: {{{name!r}: ...}}}}"
+            f"the storage option {name!r} belongs to the link {other}::; pass it under its protocol: "
+            f"storage_options={other!r}: {name!r}: ...}}}}"
         )
     if other is not None:
-        raise TypeError(f"the storage options under {name!r} are for no link of the chain {'::'.join(protocols)}")
+        raise TypeError(f"the storage options under {name!r} match no link of the chain {'::'.join(protocols)}")
 
 
 def _keys_of(protocol: str) -> frozenset[str]:
@@ -94,8 +94,8 @@ def _of_one(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
         name = next((name for name in _TIMEOUTS if name in options), None)
         if name is not None:
             raise TypeError(
-                f"fsspec opens {protocol}:// and has no storage option {name!r}; give the timeout that this file "
-                "system has, such as timeout= or client_kwargs="
+                f"{protocol}:// is opened by fsspec, which has no storage option {name!r}; use the file system's "
+                "own option, such as timeout= or client_kwargs="
             )
         return dict(options)
     if table is GCS_TABLE and options.get("anon") is not None:
@@ -119,7 +119,6 @@ _IN_A_FILE = frozenset({"zip", "tar", "libarchive", "reference", "bz2", "gzip", 
 # URLs of these protocols have no password, and no query that could be secret.
 _WITHOUT_SECRETS = _IN_A_FILE | frozenset(
     {"s3", "s3a", "gs", "gcs", "file", "local", "memory", "data", "dir", "git", "github", "ftp", "http", "https"}
-    | {"simplecache", "filecache", "blockcache", "cached"}
 )
 _SECRETS = frozenset({"password", "token", "secret", "key_file"})
 
@@ -146,7 +145,7 @@ def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> Fi
 
     Raises:
         ImportError: fsspec, or the package of the protocol, is not installed. The message names it.
-        UnknownSchemeError: fsspec does not know the protocol.
+        UnknownSchemeError: fsspec does not know the protocol, or it is a cache.
         TypeError: `given` has another type, or options are given together with a file system.
     """
     fsspec = import_fsspec()
@@ -155,12 +154,12 @@ def resolve_root(given: Any, path: str | None, options: Mapping[str, Any]) -> Fi
             raise TypeError("path= requires a file system; a URL contains the path")
         return _of_url(given, options)
     if options:
-        raise TypeError(f"a file system has its options already: {', '.join(sorted(options))} cannot be given with it")
+        raise TypeError(f"a file system already has its options; {', '.join(sorted(options))} cannot be given with it")
     if not isinstance(given, fsspec.AbstractFileSystem):
         holder = given
         given = getattr(holder, "fs", None)
         if not isinstance(given, fsspec.AbstractFileSystem):
-            raise TypeError(f"expected a URL or a file system of fsspec, not {type(holder).__name__}")
+            raise TypeError(f"expected a URL or an fsspec file system, not {type(holder).__name__}")
         inside = getattr(holder, "root", None) or getattr(holder, "path", "")
         path = "/".join(part for part in (inside, path) if part)
     return _of_instance(given, path or "")
@@ -175,7 +174,7 @@ def import_fsspec() -> Any:
     try:
         import fsspec
     except ImportError as error:
-        raise ImportError("file systems of fsspec need the package fsspec: pip install 'aiozarr[fsspec]'") from error
+        raise ImportError("fsspec file systems need the package fsspec: pip install fsspec") from error
     return fsspec
 
 
@@ -213,13 +212,14 @@ def _of_url(url: str, options: Mapping[str, Any]) -> FileSystemRoot:
         # The next link of a chain has the directory.
         return _of_instance(recipe.make(), "" if url.startswith(("dir::", "dir://::")) else recipe.path)
     shown = _shown_url(links)
-    if len(links) == 1 and not recipe.kinds[0]._get_kwargs_from_urls(url):
-        shown = _with_protocol(recipe.kinds[0], recipe.path)
+    if len(links) == 1 and not recipe.kind._get_kwargs_from_urls(url):
+        shown = _with_protocol(recipe.kind, recipe.path)
     return _rooted(recipe, recipe.path, shown)
 
 
 def _of_instance(given: Any, path: str) -> FileSystemRoot:
     fs, path = _unwrapped(given, path)
+    refuse_cache(protocol_of(type(fs)))
     fs = usable_instance(fs)
     path = str(fs._strip_protocol(path))
     return _rooted(InstanceSource(fs), path, _shown_path(fs, path))
@@ -232,10 +232,11 @@ def _protocols(links: Sequence[str]) -> list[str]:
     protocols: list[str] = []
     for link in links:
         protocol = link.partition("://")[0] if "://" in link else (link if knows_protocol(link) else "file")
+        refuse_cache(protocol)
         try:
             get_filesystem_class(protocol)
         except ValueError as error:
-            raise UnknownSchemeError(f"fsspec knows no protocol {protocol!r}") from error
+            raise UnknownSchemeError(f"fsspec does not know the protocol {protocol!r}") from error
         except ImportError as error:
             raise ImportError(f"{protocol}:// URLs: {error}") from error  # its message names the package to install
         protocols.append(protocol)
@@ -280,9 +281,6 @@ def _rooted(recipe: InstanceSource | UrlSource, path: str, url: str) -> FileSyst
 
 def _shown_path(fs: Any, path: str) -> str:
     """Return a URL of `path` in a file system that was given."""
-    inner = below(fs)
-    if inner is not None:
-        return f"{protocol_of(type(fs))}::{_shown_path(inner, path)}"
     options = getattr(fs, "storage_options", {})
     host = options.get("host") if isinstance(options, Mapping) else None
     if isinstance(host, str):

@@ -34,27 +34,28 @@ class FsspecStore(Store):
 
     A blocking file system works in threads. The coroutines of an asynchronous one run on its own loop (fsspec's, in a
     thread of its own), whichever loop calls. One with `asynchronous=True` is replaced by an instance with the same
-    arguments on that loop. fsspec sends no conditions and has no versions, so nothing here is conditional, and writes
-    are as atomic as the file system makes them. Local files are handled by a `LocalStore`: written whole or not at all.
-    A cache (`simplecache::`, ...) does not notice that a value below it is replaced, so it is read-only.
+    arguments on that loop. fsspec has neither conditional requests nor versions, so no operation here is conditional,
+    and writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`, which writes
+    them whole or not at all.
+    fsspec's caches (`simplecache::` and others) are refused, because they return values that were replaced.
 
     Sessions belong to the file system and are closed by it; closing the store closes nothing. After a fork, the file
-    system is created again by the same arguments; if that fails, `ForkedProcessError` is raised.
+    system is created again with the same arguments; if that fails, `ForkedProcessError` is raised.
     """
 
     def __init__(self, fs_or_url: Any, *, path: str | None = None, **storage_options: Any) -> None:
         """Create the store; the file system of a URL is created, and connects, with the first operation.
 
         Args:
-            fs_or_url: a file system of fsspec, a mapper (`fs.get_mapper(...)`), or a URL that fsspec opens, chained
-                ones too: `simplecache::s3://bucket/a.zarr`. `s3fs://` and `gcsfs://` are `s3://` and `gs://`.
+            fs_or_url: a file system of fsspec, a mapper (`fs.get_mapper(...)`), or a URL that fsspec opens, or
+                a chain such as `tar://a.zarr::s3://bucket/x.tar`. `s3fs://` and `gcsfs://` are `s3://` and `gs://`.
             path: with a file system, the path of the root in it.
             storage_options: with a URL, options of the file system; in a chain, `{"s3": {...}}` for a link. For S3,
                 Google and Azure, our and obstore's names of common options are accepted too.
 
         Raises:
             ImportError: fsspec, or the package of the protocol, is not installed. The message names it.
-            UnknownSchemeError: fsspec does not know the protocol.
+            UnknownSchemeError: fsspec does not know the protocol, or it is a cache.
             TypeError: fsspec's file system does not have one of our options.
         """
         self._of(resolve_root(fs_or_url, path, storage_options))
@@ -62,12 +63,12 @@ class FsspecStore(Store):
     def _of(self, source: FileSystemRoot) -> None:
         self._recipe = recipe = source.recipe
         self._base, self._tail, self._url = source.base, source.tail, source.url
-        self._traits = traits = traits_of(recipe.kinds)
+        self._traits = traits = traits_of(recipe.kind)
         self._calls = FileSystemCalls(recipe, traits)
         self._reader = FileReader(self._calls, traits)
         self._fingerprint = recipe.fingerprint
         self._secrets = secrets_of(recipe, source.base + source.tail)
-        self._local = LocalStore(source.base or "/") if recipe.kinds[0].__name__ == "LocalFileSystem" else None
+        self._local = LocalStore(source.base or "/") if recipe.kind.__name__ == "LocalFileSystem" else None
         self.supports = Supports(
             writable=traits.writable,
             listable=traits.listable,
@@ -150,7 +151,9 @@ class FsspecStore(Store):
             return await self._local.fetch(key, range, if_match=if_match, max_bytes=max_bytes)
         check_key(key, store=self._url)
         if if_match is not None:
-            raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key, range=range)
+            raise UnsupportedOperationError(
+                "fsspec does not support conditional requests", store=self._url, key=key, range=range
+            )
         with self._translated(key, range):
             if max_bytes is None:
                 return await self._reader.read(self._path(key), range)
@@ -185,7 +188,7 @@ class FsspecStore(Store):
         check_key(key, store=self._url)
         self._require_writable("set")
         if precondition is not None:
-            raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key)
+            raise UnsupportedOperationError("fsspec does not support conditional requests", store=self._url, key=key)
         data = bytes(byte_view(value))
         with self._translated(key):
             await self._write(self._path(key), data)

@@ -80,18 +80,18 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
 
     Raises:
-        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
         given = {name: value for name, value in given.items() if name != "idle_timeout"}
     found = GCS_TABLE.translate(given)
     if found.pop("bucket", bucket) != bucket:
-        raise ValueError("the storage option 'bucket' names another bucket than the URL")
+        raise ValueError("the storage option 'bucket' and the URL name different buckets")
     for name in _OTHER_CREDENTIALS:
         if name in found:
             if "token" in found:
-                raise ValueError(f"the storage options 'token' and {name!r} exclude each other")
+                raise ValueError(f"the storage options 'token' and {name!r} cannot be combined")
             found["token"] = _as_token(name, found.pop(name))
             if name in _PATHS:
                 found["path_from"] = name
@@ -100,9 +100,9 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
         if found.setdefault("anon", True) is False:
             raise ValueError("the storage options 'anon' and 'token' contradict each other")
     if found.get("anon") and "token" in found:
-        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+        raise ValueError("the storage option 'anon' cannot be combined with credentials")
     if found.get("access") not in (None, "read_only", "read_write", "full_control"):
-        raise ValueError("the storage option 'access' is 'read_only', 'read_write' or 'full_control'")
+        raise ValueError("the storage option 'access' must be 'read_only', 'read_write' or 'full_control'")
     _check_payer(found)
     _check_token(found.get("token"))
     return GcsOptions(**found)
@@ -118,7 +118,7 @@ def _as_token(name: str, value: str) -> Any:
     except ValueError:
         key = None
     if not isinstance(key, dict):
-        raise ValueError("the storage option 'service_account_key' is a JSON document")
+        raise ValueError("the storage option 'service_account_key' must be a JSON document")
     return key
 
 
@@ -129,10 +129,12 @@ def _check_payer(found: dict[str, Any]) -> None:
     if isinstance(pays, str) and pays.lower() in ("", "true", "false", "0", "1"):
         pays = found["requester_pays"] = pays.lower() in ("true", "1")
     if pays is True and found.get("project") is None:
-        raise ValueError("the storage option 'requester_pays' needs the project that pays: give its name, or 'project'")
+        raise ValueError(
+            "the storage option 'requester_pays' needs the project that pays; pass its name, or set 'project'"
+        )
     payer = pays if isinstance(pays, str) else found.get("project")
     if payer is not None and not all(c.isascii() and (c.isalnum() or c in "-.:_") for c in cast("str", payer)):
-        raise ValueError("not a project's id")
+        raise ValueError("not a project ID")
 
 
 def _check_token(token: Any) -> None:
@@ -140,16 +142,15 @@ def _check_token(token: Any) -> None:
         return
     if not isinstance(token, str):
         raise TypeError(
-            "the storage option 'token' is a str, a dict, or credentials of the package google-auth, "
-            f"not {type(token).__name__}"
+            f"the storage option 'token' must be a str, a dict, or google-auth credentials, not {type(token).__name__}"
         )
     if token in ("browser", "cache"):
         raise ValueError(
-            f"the storage option token={token!r} is not supported: run `gcloud auth application-default login` once, "
-            "and give no token"
+            f"the storage option token={token!r} is not supported; run `gcloud auth application-default login` "
+            "once and omit the token"
         )
     if not token or any(ord(character) < 0x20 or ord(character) == 0x7F for character in token):
-        raise ValueError("the storage option 'token' is empty, or holds control characters")
+        raise ValueError("the storage option 'token' is empty or contains control characters")
 
 
 GOOGLE = "googleapis.com"
@@ -206,12 +207,12 @@ def parse_url(url: str) -> tuple[str, str]:
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in ("gs", "gcs") or not separator:
-        raise ValueError("a GCS store's URL is gs://bucket/path")
+        raise ValueError("the URL of a GCS store must have the form gs://bucket/path")
     bucket, _, root = rest.partition("/")
     if "@" in unquote(bucket):
-        raise ValueError("credentials do not belong into the URL of a bucket: give the option 'token'")
+        raise ValueError("the URL of a bucket must not contain credentials; use the option 'token'")
     if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-        raise ValueError(f"not a bucket's name: {bucket!r}")
+        raise ValueError(f"not a bucket name: {bucket!r}")
     root = root.removesuffix("/")
     return bucket, f"{check_key(root)}/" if root else ""
 
@@ -273,10 +274,10 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
         return "file"
     if options.path_from is not None:
         raise ValueError(
-            f"the storage option {options.path_from!r} names a file of credentials that is not there: {token!r}"
+            f"the storage option {options.path_from!r} names a credentials file that does not exist: {token!r}"
         )
     if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # a token may have such a form
-        raise ValueError("the storage option 'token' names a file of credentials that is not there")
+        raise ValueError("the storage option 'token' names a credentials file that does not exist")
     check_headers({"Authorization": token})
     return "token"
 

@@ -153,7 +153,7 @@ class GcsBucketClient(BucketClient):
             done, token, resource = _rewrite_result(bytes(response.body))
             if done:
                 return stored_version(resource, {"size": str(size)})
-        raise StoreError("the server does not finish copying this object")
+        raise StoreError("the server did not finish copying the object")
 
     # --- listing -------------------------------------------------------------------------------------------------
 

@@ -65,10 +65,10 @@ class GcsTokenSource(TokenSource[str]):
             raise _unusable(error) from error
         except exceptions.DefaultCredentialsError as error:
             if self._source in ("file", "document"):
-                raise UnauthenticatedError(f"the Google credentials cannot be used: {HINT}") from error
-            raise UnauthenticatedError(f"no Google credentials were found: {HINT}") from error
+                raise UnauthenticatedError(f"the Google credentials cannot be used; {HINT}") from error
+            raise UnauthenticatedError(f"no Google credentials were found; {HINT}") from error
         except exceptions.TransportError as error:
-            raise StoreError("the service of Google's tokens did not respond", retryable=True) from error
+            raise StoreError("Google's token service did not respond", retryable=True) from error
         except exceptions.GoogleAuthError as error:
             raise UnauthenticatedError(
                 f"no token for these Google credentials: {HINT}", retryable=bool(error.retryable)
@@ -130,7 +130,7 @@ def _check_universe(credentials: Any, universe: str) -> Any:
     if universe in ("", found):
         return credentials
     raise UnauthenticatedError(
-        f"the Google credentials are for the universe domain {found!r}, and the server is of {universe!r}: give the "
+        f"the Google credentials belong to the universe domain {found!r}, but the server to {universe!r}; set the "
         f"option universe_domain={found!r}"
     )
 
@@ -149,7 +149,8 @@ def check_package() -> None:
         found = False
     if not found:
         raise ImportError(
-            "Google credentials need google-auth and requests: install aiozarr[gcs], or read a public bucket with "
+            "Google credentials need the packages google-auth and requests: "
+            "run pip install google-auth requests, or read a public bucket with "
             "anon=True"
         )
 
@@ -179,7 +180,7 @@ def _read_json(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         found = json.load(file)
     if not isinstance(found, dict):
-        raise ValueError("the file holds no JSON object")
+        raise ValueError("the file does not contain a JSON object")
     return found
 
 
@@ -201,7 +202,7 @@ def _from_document(document: dict[str, Any], scopes: list[str]) -> Any:
     """
     kind = document.get("type") or ("service_account" if "private_key" in document else "authorized_user")
     if kind not in _KINDS:
-        raise ValueError(f"their 'type' is none of {', '.join(_KINDS)}")
+        raise ValueError(f"their 'type' is not one of {', '.join(_KINDS)}")
     module, method = _KINDS[kind]
     if kind == "external_account" and "environment_id" in (document.get("credential_source") or {}):
         module = "google.auth.aws"

@@ -168,7 +168,7 @@ def condition_of(precondition: Precondition | None) -> dict[str, str]:
     if isinstance(precondition, IfAbsent):
         return {"ifGenerationMatch": "0"}
     if precondition.version.generation is None:
-        raise UnsupportedOperationError("a condition of GCS needs a generation, and this version has none")
+        raise UnsupportedOperationError("GCS conditions need a generation, which this version does not have")
     return {"ifGenerationMatch": precondition.version.generation}
 
 
@@ -212,7 +212,7 @@ def session_target(location: str, endpoint: GcsEndpoint) -> str:
     origin = "" if found is None else found[1]
     is_of_google = _HTTPS_ORIGIN.fullmatch(origin) is not None and origin.endswith(f".{endpoint.universe}")
     if found is None or (endpoint.universe and origin != endpoint.web.origin and not is_of_google):
-        raise StoreError("the server opened no upload session of its own")
+        raise StoreError("the upload session is not on the server that opened it")
     return found[2]
 
 
@@ -289,13 +289,13 @@ class _UploadSession:
         match = None if text is None else _STORED_RANGE.fullmatch(text)
         stored = 0 if match is None else int(match[1]) + 1
         if stored > self._sent_bytes or (text is not None and match is None):
-            raise StoreError("the server reports other bytes than were sent")
+            raise StoreError("the server reports different bytes from those sent")
         if stored > self._stored_bytes:
             self._faults = 0
         else:
             self._faults += 1
             if self._faults > MAX_FAULTS:
-                raise StoreError("the server stores none of the bytes that are sent", retryable=True)
+                raise StoreError("the server does not store the bytes sent", retryable=True)
         self._stored_bytes = stored
 
 
@@ -324,7 +324,7 @@ def stored_version(resource: Any, metadata: Mapping[str, str]) -> Version | None
         stored = resource.get(name)
         if stored is not None and str(stored) != metadata.get(name, str(stored)):
             raise StoreError(
-                f"the server stored other bytes than were sent: it reports the {name} {stored!r}, and "
+                f"the server stored different bytes from those sent: it reports the {name} {stored!r}, but "
                 f"{metadata[name]!r} was sent",
                 retryable=True,
             )
@@ -334,7 +334,7 @@ def stored_version(resource: Any, metadata: Mapping[str, str]) -> Version | None
 
 def _refusal(response: Response, *, session: bool, sent: bool = False) -> StoreError:
     if response.status == 412:
-        return PreconditionFailedError("another version is stored, or none", status=412)
+        return PreconditionFailedError("the stored version differs, or there is none", status=412)
     error = gcs_error(response.status, response.headers, bytes(response.body))
     if session:
         error.request_id = None  # it is the id of the session, which permits writes

@@ -75,7 +75,7 @@ def http_options(given: Mapping[str, Any]) -> HTTPOptions:
     counts as not given.
 
     Raises:
-        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     found = HTTP_TABLE.translate(given)
@@ -93,10 +93,10 @@ def http_options(given: Mapping[str, Any]) -> HTTPOptions:
             if found.setdefault("allow_invalid_certificates", not checked) == checked:
                 raise ValueError("the storage options 'ssl' and 'allow_invalid_certificates' contradict each other")
     if not isinstance(found.get("ssl_context"), ssl.SSLContext | None):
-        raise TypeError("the storage option 'ssl_context' is an ssl.SSLContext")
+        raise TypeError("the storage option 'ssl_context' must be an ssl.SSLContext")
     options = HTTPOptions(**found)
     if options.ssl_context is not None and (options.root_certificate or options.allow_invalid_certificates):
-        raise ValueError("the storage option 'ssl_context' excludes the other options of certificates")
+        raise ValueError("the storage option 'ssl_context' cannot be combined with other certificate options")
     return options
 
 
@@ -107,7 +107,7 @@ def _pair(auth: object) -> tuple[str, str, str]:
             return user, password, "utf-8"
         case (str(user), str(password), str(encoding)):
             return user, password, encoding
-    raise TypeError("the storage option 'auth' is a pair of user and password")
+    raise TypeError("the storage option 'auth' must be a pair of user and password")
 
 
 def _certificate(value: object) -> str:
@@ -123,7 +123,7 @@ def _text(value: object, name: str) -> str:
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if not isinstance(value, str):
-        raise TypeError(f"the storage option {name!r} holds str, not {type(value).__name__}")
+        raise TypeError(f"the storage option {name!r} must contain str, not {type(value).__name__}")
     return value
 
 

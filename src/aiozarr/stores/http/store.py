@@ -120,13 +120,13 @@ class HTTPStore(WebStore[HTTPClient]):
                 `max_connections`, `idle_timeout` and `connect_timeout`; fsspec's and obstore's names are known too.
 
         Raises:
-            TypeError: an unknown option; the message lists the known ones.
+            TypeError: an unknown option; the message has the nearest known option.
             ValueError: the URL or an option is not valid, or options contradict each other.
         """
         address = WebAddress.parse(url)
         options = http_options(storage_options)
         if options.allow_http is False and not address.secure:
-            raise ValueError("the storage option 'allow_http' is False, and the URL is without TLS")
+            raise ValueError("the storage option 'allow_http' is False, but the URL does not use TLS")
         self._address = address
         self._url = directory_url(address.shown)
         self._given = options
@@ -181,8 +181,7 @@ class HTTPStore(WebStore[HTTPClient]):
         given = {item.name: getattr(self._given, item.name) for item in fields(self._given)}
         if given["ssl_context"] is not None:
             raise UnsupportedOperationError(
-                "a store with an ssl_context cannot be pickled; root_certificate travels, and SSL_CERT_FILE is "
-                "heeded everywhere",
+                "a store with an ssl_context cannot be pickled; use root_certificate, which can, or SSL_CERT_FILE",
                 store=self.url,
             )
         return (partial(type(self), self._address.private, **given), (), {"supports": self.supports})
@@ -192,8 +191,8 @@ class HTTPStore(WebStore[HTTPClient]):
     def scan(self, prefix: str = "") -> AsyncIterator[Entry]:
         """Raise `UnsupportedOperationError`: HTTP has no listings, and HTML pages of directories are not parsed."""
         raise UnsupportedOperationError(
-            "HTTP cannot list: open nodes by their paths, or consolidate the metadata where the store can be listed "
-            "(aiozarr.consolidate_metadata), and groups show their nodes here too",
+            "HTTP cannot list keys; open nodes by their paths, or consolidate the metadata where the store can "
+            "be listed (aiozarr.consolidate_metadata)",
             store=self.url,
         )
 
@@ -279,7 +278,7 @@ def basic_credentials(user: str, password: str, encoding: str = "utf-8") -> str:
         ValueError: the user name holds a colon, or user or password cannot be encoded.
     """
     if ":" in user:
-        raise ValueError("a user of basic authentication holds no colon")
+        raise ValueError("the user name of basic authentication cannot contain a colon")
     try:
         data = f"{user}:{password}".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -297,7 +296,7 @@ def _authorization(address: WebAddress, options: HTTPOptions, header: str | None
     places = [place for place, value in given.items() if value is not None]
     values = {value for value in given.values() if value is not None}
     if len(values) > 1:
-        raise ValueError(f"{' and '.join(places)} hold different credentials")
+        raise ValueError(f"{' and '.join(places)} contain different credentials")
     if values:
         return values.pop()
     return _from_netrc(address) if options.trust_env else None

@@ -389,7 +389,7 @@ def _exclusive(descriptor: int, directory: bytes) -> Iterator[None]:
         if error.errno not in _NO_FLOCK:
             raise
         warnings.warn(
-            "this file system has no locks: conditional writes hold within this process only",
+            "this file system does not support locks: conditional writes are safe within this process only",
             UnsafeWriteWarning,
             stacklevel=2,
         )

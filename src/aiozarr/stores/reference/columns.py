@@ -213,7 +213,7 @@ def check_reference(key: str, start: Any, length: Any) -> tuple[int, int]:
     if min(numbers) < 0:
         raise InvalidMetadataError(
             f"the reference {key!r} has the offset {shown_number(start)} and the length {shown_number(length)}; "
-            "both are numbers of bytes",
+            "both must be numbers of bytes",
             key=key,
         )
     check_end(key, sum(numbers))

@@ -47,8 +47,8 @@ class ReferenceGuard:
                     advice = "; it is found if the working directory is the folder of the document"
             # The document may be hostile, so nothing here says how its target could be allowed.
             raise PermissionDeniedError(
-                f"the references name {shown_location(target)!r}, {where}which is not in the origin of their document"
-                f"{advice}"
+                f"the references name {shown_location(target)!r}, {where}which is outside the origin of their "
+                f"document{advice}"
             )
 
     def allows(self, target: str) -> bool:

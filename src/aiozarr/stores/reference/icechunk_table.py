@@ -55,7 +55,7 @@ def from_session(
     if session is None or not hasattr(store, "array_chunk_iterator"):
         raise TypeError(f"expected a session of icechunk 2.3 or later, or its store, not {type(store).__name__}")
     if not session.read_only:
-        raise ValueError("the session is writable: commit it, and read a session of repository.readonly_session(...)")
+        raise ValueError("the session is writable; commit it and pass a session from repository.readonly_session(...)")
     named = {
         each.url_prefix: _options_of(each.store) for each in (session.config.virtual_chunk_containers or {}).values()
     }

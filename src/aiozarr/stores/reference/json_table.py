@@ -58,7 +58,7 @@ def from_mapping(document: Mapping[str, Any]) -> LoadedReferences:
     """Return the references of a document in memory; raises what `parse` raises."""
     references = document.get("refs", document)
     if not isinstance(references, Mapping):
-        raise InvalidMetadataError("'refs' is an object of references", member="refs")
+        raise InvalidMetadataError("'refs' must be an object", member="refs")
     builder = _Builder()
     for key, value in references.items():
         builder.add(key, value)
@@ -173,7 +173,7 @@ class _Builder:
     def add(self, key: object, value: object) -> None:
         """Add one reference or inlined value."""
         if not isinstance(key, str):
-            raise InvalidMetadataError(f"keys of references are texts, not {key!r}")
+            raise InvalidMetadataError(f"keys of references must be strings, not {key!r}")
         if isinstance(value, str):
             self._into.add_single(key, _inlined(key, value))
         elif isinstance(value, bytes | bytearray | memoryview):
@@ -187,7 +187,7 @@ class _Builder:
                 self._flush()
         else:
             raise InvalidMetadataError(
-                f"the value of {key!r} is neither a text, nor [URL], nor [URL, offset, length]", key=key
+                f"the value of {key!r} must be a string, [URL] or [URL, offset, length]", key=key
             )
 
     def _flush(self) -> None:
@@ -224,20 +224,20 @@ def _templates(members: Mapping[str, Any]) -> Mapping[str, str]:
     version = members.get("version", 1)
     if version not in (0, 1):
         raise UnsupportedMetadataError(
-            f"references of version {shown_number(version)}: 0 and 1 are read", member="version"
+            f"references of version {shown_number(version)}; only versions 0 and 1 are supported", member="version"
         )
     if members.get("gen"):
         raise UnsupportedMetadataError(
-            "'gen' generates references by programs, which are not run; write the references out, for example by "
-            "fsspec's ReferenceFileSystem.save_json",
+            "'gen' generates references with programs, which are not run; write the references out, for example "
+            "with fsspec's ReferenceFileSystem.save_json",
             member="gen",
         )
     templates = members.get("templates") or {}
     if not isinstance(templates, Mapping):
-        raise InvalidMetadataError("templates map names to texts", member="templates")
+        raise InvalidMetadataError("templates must map names to strings", member="templates")
     for name, value in templates.items():
         if not isinstance(value, str):
-            raise InvalidMetadataError("templates map names to texts", member=f"templates.{name}")
+            raise InvalidMetadataError("templates must map names to strings", member=f"templates.{name}")
         if "{{" in value:
             reason = "a template with templates inside is a program, which is not run"
             raise UnsupportedMetadataError(reason, member=f"templates.{name}")

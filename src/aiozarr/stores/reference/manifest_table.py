@@ -39,7 +39,7 @@ def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] |
     """
     members = getattr(store, "__dict__", {})
     if not {"_group", "_registry"} <= members.keys():
-        raise TypeError(f"expected a ManifestStore of VirtualiZarr, not {type(store).__name__}")
+        raise TypeError(f"expected a VirtualiZarr ManifestStore, not {type(store).__name__}")
     return store_of_table(
         ManifestTable(members["_group"], members["_registry"], tuple(check_resolve(resolve))),
         url="manifests://",

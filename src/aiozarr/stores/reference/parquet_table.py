@@ -292,7 +292,7 @@ def _has_column(schema: Any, name: str, types: Any) -> bool:
         return False
     texts = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
     if not (is_number or (name in _TEXTS and any([is_kind(kind) for is_kind in texts]))):
-        raise ValueError(f"the column {name!r} is of the type {str(kind)[:100]}")
+        raise ValueError(f"the column {name!r} has the type {str(kind)[:100]}")
     return True
 
 
@@ -321,7 +321,7 @@ def _import_parquet() -> Any:
     try:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]  # optional
     except ImportError as error:
-        message = "parquet references need the package pyarrow: pip install 'aiozarr[references]'"
+        message = "parquet references need the package pyarrow: pip install pyarrow"
         raise ImportError(message) from error
     return parquet
 

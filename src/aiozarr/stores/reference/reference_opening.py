@@ -162,11 +162,11 @@ def check_resolve(resolve: Any) -> Mapping[str, Any]:
         return {}
     if not isinstance(resolve, Mapping):
         raise TypeError(
-            f"resolve maps URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
+            f"resolve must map URL prefixes to storage options, as in {{'s3://bucket/': {{}}}}, not {resolve!r}"
         )
     for name, access in resolve.items():
         if not isinstance(name, str) or not isinstance(access, Mapping | Store | None):
-            raise TypeError(f"resolve maps URL prefixes to storage options or stores, not {name!r} to {access!r}")
+            raise TypeError(f"resolve must map URL prefixes to storage options or stores, not {name!r} to {access!r}")
     return resolve
 
 

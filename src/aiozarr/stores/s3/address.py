@@ -156,7 +156,9 @@ def s3_options(given: Mapping[str, Any]) -> S3Options:
     options = S3Options(**found)
     _check_credentials(options)
     if options.server_side_encryption == "sse-c":
-        raise ValueError("keys of one's own ('sse-c') would have to be sent with every read, which is not supported")
+        raise ValueError(
+            "customer-provided keys ('sse-c') are not supported, because every read would have to send them"
+        )
     return options
 
 
@@ -164,13 +166,13 @@ def _check_credentials(options: S3Options) -> None:
     if options.key == "" or options.secret == "":
         raise ValueError("the storage options 'key' and 'secret' are empty")
     if (options.key is None) != (options.secret is None):
-        raise ValueError("the storage options 'key' and 'secret' go together")
+        raise ValueError("the storage options 'key' and 'secret' must be set together")
     if options.token is not None and options.key is None:
-        raise ValueError("the storage option 'token' goes with 'key' and 'secret'")
+        raise ValueError("the storage option 'token' needs 'key' and 'secret'")
     if options.anon and (options.key is not None or options.profile is not None):
-        raise ValueError("the storage option 'anon' sends no credentials, and credentials are given")
+        raise ValueError("the storage option 'anon' cannot be combined with credentials")
     if options.profile is not None and options.key is not None:
-        raise ValueError("the storage options 'profile' and 'key' exclude each other")
+        raise ValueError("the storage options 'profile' and 'key' cannot be combined")
 
 
 def _merge_signature(found: dict[str, Any]) -> None:
@@ -179,7 +181,7 @@ def _merge_signature(found: dict[str, Any]) -> None:
         if found.setdefault("anon", True) is not True:
             raise ValueError("the storage options 'anon' and 'signature_version' contradict each other")
     elif not isinstance(version, str) or version not in ("s3v4", "v4"):
-        raise ValueError("requests are signed by version 4 ('s3v4'), or not at all (anon=True)")
+        raise ValueError("requests are signed with version 4 ('s3v4') or not at all (anon=True)")
 
 
 def _merge_trust(found: dict[str, Any]) -> None:
@@ -187,11 +189,11 @@ def _merge_trust(found: dict[str, Any]) -> None:
     if isinstance(verify, os.PathLike):
         verify = found["verify"] = os.fspath(verify)
     if verify is not None and not isinstance(verify, (bool, str)):
-        raise TypeError("the storage option 'verify' is a bool or the path of a file")
+        raise TypeError("the storage option 'verify' must be a bool or the path of a file")
     if isinstance(certificate, bytes):
         found["root_certificate"] = certificate.decode("ascii")
     elif certificate is not None and not isinstance(certificate, str):
-        raise TypeError("the storage option 'root_certificate' is a str or bytes")
+        raise TypeError("the storage option 'root_certificate' must be str or bytes")
     if found.pop("allow_invalid_certificates", False) and found.setdefault("verify", False) is not False:
         raise ValueError("the storage options 'verify' and 'allow_invalid_certificates' contradict each other")
 
@@ -203,7 +205,7 @@ def _merge_proxy(found: dict[str, Any]) -> None:
     scheme = urlsplit(found.get("endpoint_url") or "https://").scheme
     proxy = proxies.get(scheme)
     if proxy is not None and not isinstance(proxy, str):
-        raise TypeError("the storage option 'proxies' maps schemes to the URLs of proxies")
+        raise TypeError("the storage option 'proxies' must map schemes to proxy URLs")
     if proxy is not None and found.setdefault("proxy", proxy) != proxy:
         raise ValueError("the storage options 'proxy' and 'proxies' contradict each other")
 
@@ -260,15 +262,15 @@ def parse_url(url: str) -> tuple[str, str]:
     """
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in ("s3", "s3a") or not separator:
-        raise ValueError("an object store's URL is s3://bucket/path")
+        raise ValueError("the URL of an S3 store must have the form s3://bucket/path")
     if rest.startswith("arn:"):
         bucket, root = _split_arn(rest)
     else:
         bucket, _, root = rest.partition("/")
         if "@" in unquote(bucket):
-            raise ValueError("credentials do not belong into the URL of a bucket: give the options 'key' and 'secret'")
+            raise ValueError("the URL of a bucket must not contain credentials; use the options 'key' and 'secret'")
         if not bucket.strip(".") or not bucket.isascii() or not all(c.isalnum() or c in ".-_" for c in bucket):
-            raise ValueError(f"not a bucket's name: {bucket!r}")
+            raise ValueError(f"not a bucket name: {bucket!r}")
         if bucket.endswith(("--x-s3", "--xa-s3", "--op-s3")):
             raise ValueError("directory buckets (S3 Express One Zone) and Outposts are not supported")
     root = root.removesuffix("/")
@@ -279,12 +281,12 @@ def _split_arn(text: str) -> tuple[str, str]:
     found = _ARN.match(text)
     if found is None or found[2] != "s3" or not found[3] or not found[6]:
         raise ValueError(
-            "of ARNs, a bucket's place can be taken by an access point's of one region: "
+            "an ARN instead of a bucket must name an access point of one region: "
             "s3://arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME/path"
         )
     bucket, rest = text[: found.end()], text[found.end() :]
     if rest and not rest.startswith("/"):
-        raise ValueError("an access point's name ends before a '/'")
+        raise ValueError("the name of an access point cannot contain '/'")
     return bucket.replace(":accesspoint:", ":accesspoint/"), rest[1:]
 
 
@@ -309,7 +311,7 @@ def find_endpoint(
     """
     endpoint = find_endpoint_url(options, environ, configured)
     if endpoint is not None and "://" not in endpoint:
-        raise ValueError("an endpoint's URL begins with http:// or https://")
+        raise ValueError("the URL of an endpoint must begin with http:// or https://")
     server = None if endpoint is None else WebAddress.of_endpoint(endpoint)
     # An endpoint of AWS without a path is the default one.
     of_aws = None if server is None or server.path else _AWS_HOST.fullmatch(server.host)
@@ -359,11 +361,11 @@ def _is_virtual_hosted(name: str, server: WebAddress, *, required: bool) -> bool
         return True
     if required and is_address:
         raise ValueError(
-            "a bucket cannot be put into the host's name (the option 'virtual_hosted') where that is an IP address: "
-            "give the server's name, or leave the option out"
+            "'virtual_hosted' cannot put the bucket into the host name, because the host is an IP address; use "
+            "the name of the server, or omit the option"
         )
     if required:
-        raise ValueError(f"the bucket's name {name!r} cannot be a part of the host's: give virtual_hosted=False")
+        raise ValueError(f"the bucket name {name!r} cannot be part of a host name; set virtual_hosted=False")
     return False
 
 
@@ -390,7 +392,7 @@ def _aws_host(service: str, region: str, *, fips: bool, dual: bool) -> str:
         ValueError: it is not a region, or has no such host.
     """
     if not _REGION.fullmatch(region):  # it becomes a part of the host
-        raise ValueError(f"not a region of AWS: {region!r}")
+        raise ValueError(f"not an AWS region: {region!r}")
     if fips and region.startswith("cn-"):
         raise ValueError(f"AWS has no FIPS endpoints in the region {region!r}: set 'use_fips_endpoint' to False")
     suffix = next(suffix for start, suffix in reversed(_PARTITIONS.items()) if region.startswith(start))

@@ -155,7 +155,7 @@ class S3BucketClient(BucketClient):
         is_found = self._origin in ("environment", "profile", "chain")
         if is_found and options.endpoint_url is not None and endpoint.web.exposed:
             warnings.warn(
-                f"credentials that were found, not given, sign requests to {endpoint.web.origin} without TLS",
+                f"credentials found on this machine sign requests to {endpoint.web.origin} without TLS",
                 stacklevel=5,
             )
 
@@ -277,8 +277,7 @@ class S3BucketClient(BucketClient):
     ) -> Version | None:
         if body.nbytes > MAX_PUT_BYTES:
             raise UnsupportedOperationError(
-                f"on this server a condition binds a value to one request, which takes {MAX_PUT_BYTES} bytes, not "
-                f"{body.nbytes}"
+                f"this server supports conditions only for values of at most {MAX_PUT_BYTES} bytes, not {body.nbytes}"
             )
         conditions = condition_headers(precondition)
         checksum = await self._checksum(body)
@@ -309,7 +308,7 @@ class S3BucketClient(BucketClient):
             or (status == 409 and code not in _OTHER_CONFLICTS)
             or (status == 404 and code == "NoSuchKey")
         ):
-            reason = "another version is stored, or none"
+            reason = "the stored version differs, or there is none"
             return PreconditionFailedError(reason, status=status, request_id=request_id(response.headers))
         if status == 200 and code is not None:
             return self.error(response)
@@ -406,7 +405,7 @@ class S3BucketClient(BucketClient):
         sent = checksum_of_parts(parts, self._algorithm or "CRC32C")
         stored = result.get(f"Checksum{self._algorithm or 'CRC32C'}", "")
         if sent is not None and "-" in stored and stored != sent:
-            raise StoreError("the server stored other bytes than were sent: the checksum of the parts differs")
+            raise StoreError("the server stored different bytes from those sent: the checksum of the parts differs")
         return etag_version(result.get("ETag", ""))
 
     async def abort_parts(self, key: str, upload_id: str) -> None:
@@ -469,7 +468,7 @@ def _is_supported(name: str, options: S3Options, configured: Configured) -> bool
     """
     word = (find_setting(name, options, os.environ, configured) or "when_supported").lower()
     if word not in ("when_supported", "when_required"):
-        raise ValueError(f"the storage option {name!r} is 'when_supported' or 'when_required', not {word!r}")
+        raise ValueError(f"the storage option {name!r} must be 'when_supported' or 'when_required', not {word!r}")
     return word == "when_supported"
 
 
@@ -484,10 +483,10 @@ def _upload_headers(options: S3Options, environ: Mapping[str, str]) -> tuple[dic
     algorithm = given.get("checksum_algorithm", "").upper() or None
     if algorithm is not None and algorithm not in ALGORITHMS:
         raise ValueError(
-            f"the storage option 'checksum_algorithm' is one of {', '.join(ALGORITHMS)}, not {algorithm!r}"
+            f"the storage option 'checksum_algorithm' must be one of {', '.join(ALGORITHMS)}, not {algorithm!r}"
         )
     if algorithm is not None and ALGORITHMS[algorithm]() is None:
-        raise ImportError(f"checksum_algorithm={algorithm!r} needs awscrt: install awscrt")
+        raise ImportError(f"checksum_algorithm={algorithm!r} needs the package awscrt: pip install awscrt")
     if "server_side_encryption" not in given:
         return {}, algorithm
     given["sse_bucket_key_enabled"] = given.get("sse_bucket_key_enabled", "").lower()

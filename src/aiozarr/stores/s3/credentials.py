@@ -17,7 +17,7 @@ REUSE_SECONDS = 1800.0
 """Found credentials count as expired after this time, if they do not expire sooner."""
 
 ANON = "anon=True reads public data without credentials"
-NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need botocore: install aiozarr[s3]"
+NEEDS_EXTRA = "AWS profiles, SSO, roles and web identities need the package botocore: run pip install botocore"
 SEARCHED = (
     "no AWS credentials were found, neither in the options nor in the environment, nor in files of the AWS tools, by "
     "web identity, from a container's service or from an instance's metadata service"
@@ -60,8 +60,8 @@ class FoundCredentials(TokenSource[S3Credentials]):
             name = find_profile(self._options, os.environ)
             where = f"the AWS profile {name!r}" if name else "the AWS configuration"
             raise UnauthenticatedError(
-                f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login), or "
-                f"correct it ({ANON})"
+                f"no credentials: {where} gave none ({type(error).__name__}); sign in again (aws sso login) or "
+                f"correct the configuration ({ANON})"
             ) from error
         if frozen is None:
             raise UnauthenticatedError(f"{SEARCHED} ({ANON})")

@@ -83,7 +83,7 @@ def _token(fields: dict[str, str]) -> str:
     if truncated not in ("true", "false", ""):
         raise listing_error("does not say whether it is the last page")
     if truncated == "true" and not token:
-        raise listing_error("has more pages, and no token for them")
+        raise listing_error("announces more pages without a token")
     return "" if truncated == "false" else token
 
 

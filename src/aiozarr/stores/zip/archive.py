@@ -1,7 +1,7 @@
 """A local archive that all stores of this process share; `zipfile` writes it into a temporary file beside it.
 
 The temporary file replaces the archive when a store is closed. A killed process leaves the archive unchanged, and the
-temporary file, which `LocalStore.sweep` removes.
+temporary file, which `aiozarr.clean` removes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Archive:
         """
         with self.lock:
             if exclusive and (self._writer is not None or os.path.lexists(self.path)):
-                raise PreconditionFailedError("the archive exists already", store=self.url)
+                raise PreconditionFailedError("the archive already exists", store=self.url)
             if os.path.isdir(self.path):  # fail now rather than when all is written
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._discard()
@@ -149,7 +149,7 @@ class Archive:
         assert writer is not None
         if writer.process != os.getpid():
             raise ForkedProcessError(
-                "the parent process is writing this archive; close it there before the fork", store=self.url
+                "the parent process is writing this archive; close it before the fork", store=self.url
             )
         return writer
 
@@ -247,7 +247,7 @@ class _Writer:
                 f"zipfile cannot append to this archive: {error}", store=self.url
             ) from error
         if {member.offset for member in contents.members.values()} - {info.header_offset for info in archive.filelist}:
-            raise UnsupportedOperationError("zipfile cannot append to this archive: copy it first", store=self.url)
+            raise UnsupportedOperationError("zipfile cannot append to this archive; copy it first", store=self.url)
         return archive
 
     def put(self, key: str, data: memoryview | bytes, method: int) -> Member:

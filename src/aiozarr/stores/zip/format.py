@@ -149,7 +149,7 @@ def find_end(tail: bytes, size: int, url: str) -> EndRecord | int:
             _, _, _, _, disk, first_disk, _, count, length, start = _END64.unpack_from(tail, record)
             end = base + record
     if disk or first_disk:
-        raise UnsupportedOperationError("archives in several parts are not read", store=url)
+        raise UnsupportedOperationError("archives in several parts are not supported", store=url)
     if length > MAX_DIRECTORY_BYTES:
         raise LimitError(
             f"the directory of {url} has {length} bytes",
@@ -229,7 +229,7 @@ def _entries(data: bytes, end: EndRecord, url: str) -> Iterator[Member]:
         yield Member(key, raw, offset + end.shift, 0, method, crc, packed_size, size, extra, fault)
     # In archives of writers without zip64 records the number overflows.
     if (found - end.count) % (_MAX16 + 1):
-        raise damaged(f"its directory has {found} entries and announces {end.count}", url)
+        raise damaged(f"its directory has {found} entries but announces {end.count}", url)
 
 
 def _decode(raw: bytes, flags: int, extra: bytes) -> str:

@@ -39,11 +39,11 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
         if os.name != "posix":
             raise UnsupportedOperationError("archives on disk need a POSIX file system")
         if mode not in ("r", "w", "a", "x"):
-            raise ValueError(f"mode is 'r', 'w', 'a' or 'x', not {mode!r}")
+            raise ValueError(f"mode must be 'r', 'w', 'a' or 'x', not {mode!r}")
         if key is not None:
             raise TypeError("key= is for an archive in a store; a path names the archive itself")
         if self._compression not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError("compression is zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
+            raise ValueError("compression must be zipfile.ZIP_STORED or zipfile.ZIP_DEFLATED")
         assert not isinstance(path_or_store, Store)
         self._path = absolute_path(path_or_store)
         self._mode = mode
@@ -81,7 +81,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._archive.has_changes:
             raise UnsupportedOperationError(
-                "close the archive before it is pickled: other processes cannot see its changes yet"
+                "close the archive before pickling it; other processes cannot see its changes yet"
             )
         return self._copied(self.path, "r" if self._mode == "r" else "a")
 
@@ -117,7 +117,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             self._archive.contents().check(self._duplicates, self._url)
             written = self._archive.put(self._prefix + key, data, self._compression, holds)
         if written is None:
-            raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key)
+            raise PreconditionFailedError(f"the precondition {precondition} is not met", store=self._url, key=key)
         return self._version(*written)
 
     def _is_met(self, precondition: Precondition, contents: Contents, member: Member | None) -> bool:
@@ -143,7 +143,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             raise self._unsupported(f"{doing} in mode 'r'")
         if self._use.is_closed:
             # Changes would become part of the archive only at the end of the process.
-            raise UnsupportedOperationError(f"the archive was closed: open it again to {doing}", store=self._url)
+            raise UnsupportedOperationError(f"the archive was closed; open it again to {doing}", store=self._url)
 
     def _commit(self) -> None:
         with self._translated("closing", None):

@@ -74,11 +74,11 @@ class RemoteZipStore(ZipStore, in_store=True):
         assert isinstance(path_or_store, Store)
         if mode != "r":
             raise UnsupportedOperationError(
-                "an archive in another store is read-only; write it on the local disk and copy it there",
+                "an archive in another store is read-only; write it to the local disk and copy it there",
                 store=path_or_store.url,
             )
         if key is None:
-            raise TypeError("an archive in a store is named by its key: ZipStore(store, key='data.zip')")
+            raise TypeError("name an archive in a store with its key: ZipStore(store, key='data.zip')")
         self._store = path_or_store
         self._key = check_key(key)
         return self._store.url_of(key).removesuffix("/")
@@ -200,8 +200,8 @@ class RemoteZipStore(ZipStore, in_store=True):
             return None
         if self._known_size(entry.size) > MAX_WHOLE_ARCHIVE_BYTES:
             raise UnsupportedOperationError(
-                f"the archive has {entry.size} bytes, and the server does not send ranges; archives of up to "
-                f"{MAX_WHOLE_ARCHIVE_BYTES} bytes are fetched whole",
+                f"the archive has {entry.size} bytes, but the server does not support ranges; without them, "
+                f"archives of at most {MAX_WHOLE_ARCHIVE_BYTES} bytes can be read",
                 store=self._url,
             )
         value = await self._store.fetch(self._key, None, if_match=None, **self._bound(MAX_WHOLE_ARCHIVE_BYTES))

@@ -83,7 +83,7 @@ class ZipStore(Store):
             PreconditionFailedError: the mode is "x", and the archive exists.
         """
         if duplicates not in ("refuse", "last"):
-            raise ValueError(f"duplicates is 'refuse' or 'last', not {duplicates!r}")
+            raise ValueError(f"duplicates must be 'refuse' or 'last', not {duplicates!r}")
         self._limit = max_member_bytes
         self._duplicates: Duplicates = duplicates
         self._compression = compression

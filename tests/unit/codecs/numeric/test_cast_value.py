@@ -69,7 +69,7 @@ def test_floats_are_cast_to_integers_as_by_exact_arithmetic(
     casting = Casting(rounding, beyond, "cast_value")
     if not least <= expected <= most:
         if beyond is None:
-            with pytest.raises(CodecError, match="cannot hold"):
+            with pytest.raises(CodecError, match="cannot represent"):
                 casting.cast(np.array([value]), np.dtype(target))
             return
         modulus = most - least + 1
@@ -133,7 +133,7 @@ def test_small_floats_are_rounded_to_the_requested_neighbour(target: np.dtype[An
 
 
 def test_values_beyond_the_greatest_float_raise_or_clamp() -> None:
-    with pytest.raises(CodecError, match="cannot hold"):
+    with pytest.raises(CodecError, match="cannot represent"):
         stored([1e39], "f8", "float32")
     assert stored([1e39, -1e39], "f8", "float32", out_of_range="clamp") == [np.inf, -np.inf]
     assert stored([1e39], "f8", "float32", out_of_range="clamp", rounding="towards-zero") == [np.inf]
@@ -146,9 +146,9 @@ def test_values_beyond_the_greatest_float_raise_or_clamp() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_and_infinity_need_a_map_to_become_integers(value: float) -> None:
     for beyond in ("error", "clamp", "wrap"):
-        with pytest.raises(CodecError, match="NaNs or infinities"):
+        with pytest.raises(CodecError, match="NaN or infinity"):
             stored([value], "f8", "uint8", out_of_range=beyond)
-    with pytest.raises(CodecError, match="does not have"):
+    with pytest.raises(CodecError, match="cannot represent"):
         Casting("nearest-even", "clamp", "x").cast(np.array([value]), np.dtype(ml_dtypes.float4_e2m1fn))
 
 
@@ -176,7 +176,7 @@ def test_a_fill_value_that_does_not_round_trip_is_refused() -> None:
 
 
 def test_stored_values_that_the_array_cannot_hold_are_refused() -> None:
-    with pytest.raises(CodecError, match="cannot hold"):
+    with pytest.raises(CodecError, match="cannot represent"):
         pipeline_of("u1", data_type="int16").decode(b"\x00\x01")
 
 

@@ -78,7 +78,7 @@ def test_any_bytes_decode_to_an_array_of_the_shape(data: bytes, shape: tuple[int
 
 def test_empty_and_too_long_input_is_refused() -> None:
     for data in (b"", bytes(10_000)):
-        with pytest.raises(CodecError, match="of at most"):
+        with pytest.raises(CodecError, match="expected 1 to"):
             pipeline_of("f4", (4,)).decode(data)
 
 
@@ -110,5 +110,5 @@ def test_unsupported_modes_types_and_shapes_are_refused() -> None:
 
 def test_without_the_library_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zfpy", None)
-    with pytest.raises(UnsupportedMetadataError, match=r"aiozarr\[codecs\]"):
+    with pytest.raises(UnsupportedMetadataError, match="pip install"):
         pipeline_of("f8", (4,))

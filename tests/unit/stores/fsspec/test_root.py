@@ -30,9 +30,7 @@ from tests.support.fsspec_file_systems import AsyncFiles, Tree
     [
         ("s3fs://bucket/a b/c/", "s3://bucket/a b/c"),
         ("gcsfs://bucket/a", "gs://bucket/a"),
-        ("simplecache::memory://x/y", "simplecache::memory://x/y"),
-        ("simplecache::https://user:hidden@host/a.zarr?token=hidden", "simplecache::https://host/a.zarr"),
-        ("blockcache::s3://bucket/a.zarr", "blockcache::s3://bucket/a.zarr"),
+        ("tar://a/b::https://user:hidden@host/a.tar?token=hidden", "tar::https://host/a.tar!/a/b"),
     ],
 )
 def test_other_protocols_are_opened_by_fsspec_and_show_no_secret(url: str, shown: str) -> None:
@@ -43,16 +41,14 @@ def test_other_protocols_are_opened_by_fsspec_and_show_no_secret(url: str, shown
     assert "hidden" not in repr((store, store.origin))
 
 
-def test_options_of_a_chain_are_named_by_the_protocols_of_its_links(tmp_path: Path) -> None:
-    store = FsspecStore(
-        "simplecache::s3://bucket/a", s3={"anon": True, "region": "eu-west-1"}, cache_storage=str(tmp_path)
-    )
-    assert store.fs.storage == [str(tmp_path)]
-    inner = store.fs.fs
-    assert inner.anon
-    assert inner.client_kwargs == {"region_name": "eu-west-1"}
-    named = FsspecStore("simplecache::s3://bucket/a", s3={"anon": True}, simplecache={"cache_storage": str(tmp_path)})
-    assert named.fs.storage == [str(tmp_path)]
+@pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache", "cached"])
+@pytest.mark.parametrize("url", ["{}::https://h/a", "{}::s3://b/a", "zip::{}::https://h/a.zip", "tar::{}::/a.tar"])
+def test_the_caches_of_fsspec_are_refused_with_the_remedy(url: str, cache: str) -> None:
+    message = f"{cache}:: is not supported.*'cache_directory': .*CacheStore"
+    with pytest.raises(UnknownSchemeError, match=message):
+        from_url(url.format(cache))
+    with pytest.raises(UnknownSchemeError, match="cache:: is not supported"):
+        FsspecStore(fsspec.filesystem(cache, target_protocol="memory"), path="a")
 
 
 def test_options_reach_s3fs_in_its_own_words() -> None:
@@ -128,7 +124,7 @@ def test_missing_packages_and_unknown_protocols_are_named() -> None:
     with pytest.raises(UnknownSchemeError, match="nonsense"):
         FsspecStore("nonsense://x")
     with pytest.raises(UnknownSchemeError, match="nonsense"):
-        FsspecStore("simplecache::nonsense://x")
+        FsspecStore("tar::nonsense://x")
 
 
 async def test_a_file_system_is_made_by_the_first_operation_and_failing_then_is_a_store_error() -> None:
@@ -150,15 +146,13 @@ class Unknown(fsspec.AbstractFileSystem):
     protocol = "unknown-to-us"
 
 
-@pytest.mark.parametrize("chain", ["", "simplecache::"])
-def test_an_unknown_file_system_shows_no_secret(chain: str) -> None:
+def test_an_unknown_file_system_shows_no_secret() -> None:
     fsspec.register_implementation("unknown-to-us", Unknown, clobber=True)
-    above = f"{chain}unknown-to-us://"
+    above = "unknown-to-us://"
     assert FsspecStore(f"{above}user:hidden@h/x").url == f"{above}user@h/x"
     assert FsspecStore(f"{above}h/x?signature=hidden").url == f"{above}h/x"
     assert FsspecStore(f"{above}h/x?part=1").url == f"{above}h/x?part=1"
-    if not chain:
-        assert FsspecStore(Unknown(), path="user:hidden@h/x").url == f"{above}user@h/x"
+    assert FsspecStore(Unknown(), path="user:hidden@h/x").url == f"{above}user@h/x"
 
 
 def test_a_file_system_that_was_made_for_another_loop_has_a_twin_on_fsspecs_own() -> None:
@@ -191,32 +185,18 @@ async def test_local_values_are_written_whole_with_their_directories(tmp_path: P
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["c"]
 
 
-async def test_an_archive_behind_a_chain_is_read_by_ranges(tmp_path: Path) -> None:
-    async with ZipStore(tmp_path / "x.zip", "w") as archive:
-        await aiozarr.create_array(archive, "a", shape=4, dtype="i4", fill_value=7)
-    array = await aiozarr.open(f"zip::simplecache::file://{tmp_path}/x.zip", "a")
-    assert isinstance(array, aiozarr.Array)
-    assert (await array[...]).tolist() == [7] * 4
-    await array.aclose()
-
-
 def test_options_of_a_protocol_are_a_mapping() -> None:
-    for url in ("s3fs://b/x", "simplecache::s3://b/x"):
+    for url in ("s3fs://b/x", "tar::s3://b/x"):
         options: dict[str, Any] = {"s3": 1}
         with pytest.raises(TypeError, match="under 's3' are a mapping"):
             FsspecStore(url, **options)
 
 
-def test_options_under_no_protocol_are_for_the_first_link(tmp_path: Path) -> None:
+def test_options_under_no_protocol_are_for_the_first_link() -> None:
     s3 = {"endpoint_url": "http://h", "key": "k", "secret": "s", "region": "eu-west-1"}
-    store = FsspecStore("simplecache::s3://b/x", cache_storage=str(tmp_path), s3=s3)
-    assert store == FsspecStore("simplecache::s3://b/x", simplecache={"cache_storage": str(tmp_path)}, s3=s3)
-    inner = store.fs.fs
-    assert (inner.endpoint_url, inner.key, inner.secret) == ("http://h", "k", "s")
-    assert store.fs.storage == [str(tmp_path)]
-    packed = FsspecStore("simplecache::https://h/x", compression="gzip", http={"headers": {"A": "b"}})
-    assert packed.fs.compression == "gzip"
-    assert packed.fs.fs.kwargs == {"headers": {"A": "b"}}
+    store = FsspecStore("tar::s3://b/x.tar", compression="gzip", s3=s3)
+    assert store == FsspecStore("tar::s3://b/x.tar", tar={"compression": "gzip"}, s3=s3)
+    assert store != FsspecStore("tar::s3://b/x.tar", compression="gzip", s3={**s3, "key": "other"})
     with pytest.raises(ValueError, match="'key' is given twice"):
         FsspecStore("s3fs://b/x", key="a", s3={"key": "b"})
 
@@ -224,15 +204,15 @@ def test_options_under_no_protocol_are_for_the_first_link(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("url", "options", "message"),
     [
-        ("simplecache::s3://b/x", {"key": "k"}, r"'key' is one of the link s3::.*\{'s3': \{'key': \.\.\.\}\}"),
-        ("simplecache::gs://b/x", {"anon": True}, r"'anon' is one of the link gs::"),
+        ("tar::s3://b/x", {"key": "k"}, r"'key' is one of the link s3::.*\{'s3': \{'key': \.\.\.\}\}"),
+        ("tar::gs://b/x", {"anon": True}, r"'anon' is one of the link gs::"),
         (
-            "simplecache::http://h/x",
+            "tar::http://h/x",
             {"s3": {"anon": True}},
             r"under .s3. are for no link of the chain",
         ),
         ("ftp://h/x", {"idle_timeout": 3}, r"fsspec opens ftp:// and has no storage option 'idle_timeout'.*timeout="),
-        ("simplecache::http://h/x", {"http": {"connect_timeout": 3}}, r"fsspec opens http:// .*client_kwargs="),
+        ("tar::http://h/x", {"http": {"connect_timeout": 3}}, r"fsspec opens http:// .*client_kwargs="),
     ],
 )
 def test_an_option_that_fsspec_would_ignore_is_refused_with_the_way_to_give_it(
@@ -253,7 +233,7 @@ def test_file_systems_in_a_file_need_the_file() -> None:
 
 
 def test_references_are_not_opened_by_fsspec() -> None:
-    for url in ("reference://", "reference::memory://refs.json", "simplecache::reference://"):
+    for url in ("reference://", "reference::memory://refs.json"):
         with pytest.raises(TypeError, match="from_references open"):
             FsspecStore(url, fo={"version": 1, "refs": {}})
 
@@ -280,15 +260,7 @@ async def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "tar::{}/a.tar",
-        "tar://::file://{}/a.tar",
-        "simplecache::zip://::file://{}/c.zip",
-        "tar://::simplecache::{}/a.tar",
-    ],
-)
+@pytest.mark.parametrize("url", ["tar::{}/a.tar", "tar://::file://{}/a.tar"])
 async def test_the_url_of_a_node_in_an_archive_of_fsspecs_opens_that_node(url: str, tree: Path) -> None:
     group = await aiozarr.open_group(url.format(tree))
     array = await group.open("a/b")

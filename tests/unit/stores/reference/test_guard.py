@@ -32,7 +32,7 @@ IPV6 = ReferenceGuard("http://[2001:db8:0:0:0:0:0:1]/refs.json")
         (WEB, "FILE:///etc/passwd", False),
         (WEB, "/etc/passwd", False),
         (WEB, "local:///etc/passwd", False),
-        (WEB, "simplecache::http://data.example:8080/x", False),
+        (WEB, "tar::http://data.example:8080/x", False),
         (WEB, "reference://", False),
         (WEB, "c://etc/passwd", False),
         (WEB, "://etc/passwd", False),
@@ -84,7 +84,7 @@ IPV6 = ReferenceGuard("http://[2001:db8:0:0:0:0:0:1]/refs.json")
         (ReferenceGuard("/data/refs.json"), "/data/a\\b\n.nc", True),
         (ReferenceGuard("/data/refs.json"), "file:///data/a\\b.nc", False),
         (ReferenceGuard(None, protocol="s3"), "bucket/%2e%2e/other/1.nc", False),
-        (ReferenceGuard("simplecache::file:///data/refs.json"), "/data/1.nc", True),
+        (ReferenceGuard("dir::file:///data/refs.json"), "/data/1.nc", True),
         (ReferenceGuard("zip://refs.json::http://h/a.zip"), "http://h/1.nc", True),
         (ReferenceGuard("zip://refs.json::http://h/a.zip"), "/data/1.nc", False),
         (MEMORY, "http://data.example/1.nc", False),
@@ -181,6 +181,6 @@ async def test_the_error_of_a_relative_target_says_what_it_is_relative_to(
 
 async def test_other_links_do_not_hide_the_targets() -> None:
     with pytest.raises(TypeError, match="reference:: is the first link"):
-        await aiozarr.open_array("simplecache::reference::http://127.0.0.1:1/refs.json")
+        await aiozarr.open_array("tar::reference::http://127.0.0.1:1/refs.json")
     with pytest.raises(TypeError, match="resolve is an option of reference::"):
         await aiozarr.open_array("ftp://127.0.0.1/a", storage_options={"resolve": {}})

@@ -130,7 +130,7 @@ def test_hostile_records_meet_a_limit() -> None:
     with pytest.raises(LimitError, match=r"2\*\*63"):
         read_record(record([("u", 2**63 - 1, 2)]), 2, "t/refs.0.parq")
     for row in (("u", -1, 2), ("u", 1, -2)):
-        with pytest.raises(InvalidMetadataError, match="both are numbers of bytes"):
+        with pytest.raises(InvalidMetadataError, match="both must be numbers of bytes"):
             read_record(record([row]), 2, "t/refs.0.parq")
     with pytest.raises(InvalidMetadataError, match="not a record file"):
         read_record(b"PAR1 nothing PAR1", 2, "t/refs.0.parq")

@@ -1,12 +1,10 @@
-"""A failure below a cache of fsspec is neither a missing value nor a wrong one."""
+"""A failing read through an fsspec file system is neither a missing value nor a wrong one."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +18,6 @@ from aiozarr.stores.fsspec.store import FsspecStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_server import FaultServer
 
-# fsspec leaves the files of blocks to the garbage collector.
-LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-CHAINS = [
-    *("", "simplecache::", "filecache::", "simplecache::filecache::"),
-    *(pytest.param(chain, marks=LEFT_OPEN) for chain in ("blockcache::", "cached::")),
-]
 FAULTS: dict[str, tuple[spoil.Spoil, bool]] = {
     "500": (spoil.status(500), True),
     "403": (spoil.status(403), False),
@@ -41,16 +33,13 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
-def behind(chain: str, server: FaultServer, **options: Any) -> FsspecStore:
-    return FsspecStore(f"{chain}{server.url}/x", skip_instance_cache=True, **options)
+def store_of(server: FaultServer) -> FsspecStore:
+    return FsspecStore(f"{server.url}/x", skip_instance_cache=True)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("chain", CHAINS)
-async def test_a_failure_is_an_error_and_leaves_nothing_wrong_in_the_cache(
-    chain: str, fault: str, server: FaultServer
-) -> None:
-    store = behind(chain, server)
+async def test_a_failure_is_an_error_and_a_later_read_succeeds(fault: str, server: FaultServer) -> None:
+    store = store_of(server)
     how, retryable = FAULTS[fault]
     server.script = spoil.always(how)
     for wanted in (None, Range(5)):
@@ -70,19 +59,17 @@ async def test_a_failure_is_an_error_and_leaves_nothing_wrong_in_the_cache(
     assert bytes(value.data) == b"234"
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-async def test_an_unreachable_server_is_not_a_missing_value(chain: str) -> None:
+async def test_an_unreachable_server_is_not_a_missing_value() -> None:
     with FaultServer() as gone:
-        store = behind(chain, gone)
+        store = store_of(gone)
     for operation in (store.get, store.stat, store.exists):
         with pytest.raises(StoreError) as caught:
             await operation("a")
         assert caught.value.retryable
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-async def test_stored_keys_are_found_and_others_are_missing(chain: str, server: FaultServer) -> None:
-    store = behind(chain, server)
+async def test_stored_keys_are_found_and_others_are_missing(server: FaultServer) -> None:
+    store = store_of(server)
     server.put("x/a b%20", b"0123456789")
     every = b"0123456789"
     assert await store.get("a b%20") == every
@@ -97,14 +84,13 @@ async def test_stored_keys_are_found_and_others_are_missing(chain: str, server: 
     assert await store.stat("b") is None
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-async def test_chunks_that_cannot_be_had_are_not_read_as_fill_values(chain: str, server: FaultServer) -> None:
+async def test_chunks_that_cannot_be_had_are_not_read_as_fill_values(server: FaultServer) -> None:
     memory = MemoryStore()
     made = await aiozarr.create_array(memory, shape=4, chunks=2, dtype="i4", fill_value=7)
     await made[...].write(np.arange(4))
     async for entry in memory.scan():
         server.put(f"x/{entry.key}", bytes(await memory.get(entry.key) or b""))
-    array = await aiozarr.open_array(behind(chain, server), settings=aiozarr.Settings(retries=1))
+    array = await aiozarr.open_array(store_of(server), settings=aiozarr.Settings(retries=1))
     server.script = spoil.always(spoil.status(500))
     with pytest.raises(StoreError):
         await array[...]
@@ -112,22 +98,11 @@ async def test_chunks_that_cannot_be_had_are_not_read_as_fill_values(chain: str,
     assert (await array[...]).tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("chain", ["tar::", "simplecache::tar://::", "tar://::simplecache::"])
-async def test_without_its_archive_no_value_is_known_to_be_missing(chain: str, server: FaultServer) -> None:
-    store = FsspecStore(f"{chain}{server.url}/nothing.tar")
+async def test_without_its_archive_no_value_is_known_to_be_missing(server: FaultServer) -> None:
+    store = FsspecStore(f"tar::{server.url}/nothing.tar")
     for operation in (store.get, store.stat):
         with pytest.raises(StoreError, match="not found"):
             await operation("a")
-
-
-async def test_a_file_that_a_cache_unpacks_has_no_size_until_it_is_read(server: FaultServer) -> None:
-    server.put("x/z", gzip.compress(b"0123456789"))
-    store = behind("simplecache::", server, simplecache={"compression": "gzip"})
-    entry = await store.stat("z")
-    assert entry is not None
-    assert entry.size is None
-    assert await store.get("z") == b"0123456789"
-    assert await store.get("nothing") is None
 
 
 class Going(io.BytesIO):

@@ -1,4 +1,4 @@
-"""Selections of a copy: parts of dimensions, by index or by coordinate."""
+"""Parts of one dimension, by index or by coordinate, and the texts that describe them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from aiozarr.common.formatting import shown
 from aiozarr.errors import SelectionError
 
-Selection: TypeAlias = Mapping[str, Any]
-"""A slice or a single value per dimension: integers are indexes, all others coordinates."""
-
 Period: TypeAlias = tuple[Any, Any]
 """The first and the last decoded coordinate that a bound includes."""
 
@@ -29,33 +26,47 @@ _REFERENCE = re.compile(
     r"(?: ?([+-])(\d{1,2})(?::?(\d\d))?)?)?(?: ?(?:Z|UTC|GMT))?\s*",
     re.IGNORECASE | re.ASCII,
 )
+_INTEGER = re.compile(r"[+-]?\d+")
+_SLICE = re.compile(r"(?:[+-]?\d+)?\s*:\s*+(?:[+-]?\d+)?\s*(?::\s*(?:[+-]?\d+)?)?")
+_CLOCK_TIME = re.compile(r"-?\d+-\d\d-\d\d[T ]\d\d:\d\d")
 _TIME = re.compile(
     r"(-?\d{4,5})(?:-(\d\d)(?:-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?)?)?)?", re.ASCII
 )
-
-
-def check_selection(selection: Selection) -> None:
-    """Check the form of a selection.
-
-    Raises:
-        TypeError, ValueError: it is not a mapping of names to slices and values, or has a step.
-    """
-    if not isinstance(selection, Mapping):
-        raise TypeError(f"select is a mapping such as {{'time': slice(0, 24)}}, not {type(selection).__name__}")
-    for name, part in selection.items():
-        if not isinstance(name, str):
-            raise TypeError(f"select has names of dimensions, not {type(name).__name__}")
-        if isinstance(part, slice):
-            if part.step not in (None, 1):
-                raise ValueError(f"select[{name!r}] has the step {part.step}: a copy has adjacent elements")
-        elif isinstance(part, bool) or part is None or part is Ellipsis or isinstance(part, list | tuple | dict | set):
-            raise TypeError(f"select[{name!r}] is a slice, an index or a coordinate, not {type(part).__name__}")
 
 
 def is_index(part: Any) -> bool:
     """Return whether a part of a selection has indexes, not coordinates."""
     bounds = (part.start, part.stop) if isinstance(part, slice) else (part,)
     return all(bound is None or _is_integer(bound) for bound in bounds)
+
+
+def parse_part(text: str) -> Any:
+    """Return the part of a dimension that `text` describes.
+
+    Returns: an index for `5`; a slice of indexes for `START:STOP:STEP`; a slice of texts for the coordinates
+        `START..STOP`, both of which are included; any other text, which is a single coordinate.
+
+    Raises:
+        ValueError: `text` is empty, or a colon separates bounds that are not integers.
+    """
+    text = text.strip()
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _SLICE.fullmatch(text):
+        return slice(*[int(bound) if bound.strip() else None for bound in text.split(":")])
+    start, dots, stop = text.partition("..")
+    if dots:
+        return slice(start.strip() or None, stop.strip() or None)
+    if not text:
+        raise ValueError("a selection is empty; expected an index, START:STOP or START..STOP")
+    # The colons of a time separate hours and minutes.
+    if ":" in text and not _CLOCK_TIME.match(text):
+        start, _, stop = text.partition(":")
+        raise ValueError(
+            f"{text!r} has a colon, which separates indexes, but its bounds are not integers; "
+            f"write a range of coordinates with two dots: {start.strip()}..{stop.strip()}"
+        )
+    return text
 
 
 def resolve_indexes(part: Any, length: int, *, name: str) -> slice:
@@ -67,28 +78,22 @@ def resolve_indexes(part: Any, length: int, *, name: str) -> slice:
         SelectionError: the index is outside, or the slice selects none of the dimension's elements.
     """
     if isinstance(part, slice):
-        check_not_empty(part, length, name=name)
-        start, stop, _ = slice(part.start, part.stop).indices(length)
-        return slice(start, stop)
+        if length and not range(length)[part]:
+            raise SelectionError(
+                f"the indexes {text_of(part, ':')} select nothing of dimension {name!r}, which has the length {length}"
+            )
+        start, stop, step = part.indices(length)
+        return slice(start, None if stop < 0 else stop, step)  # a negative step may end before the first element
     at = index(part)
     if not -length <= at < length:
         raise SelectionError(f"index {at} is outside of dimension {name!r}, which has the length {length}")
     at %= length
-    return slice(at, at + 1)
+    return slice(at, at + 1, 1)
 
 
-def check_not_empty(part: slice, length: int, *, name: str) -> None:
-    """Refuse a slice of indexes that selects nothing of a dimension that has elements.
-
-    Raises:
-        SelectionError: it is such a slice.
-    """
-    if length and not range(length)[part]:
-        text = ":".join("" if bound is None else str(bound) for bound in (part.start, part.stop))
-        raise SelectionError(
-            f"the indexes {text} select nothing of dimension {name!r}, which has the length {length}; "
-            "bounds that are no integers are coordinates"
-        )
+def text_of(part: slice, separator: str) -> str:
+    """Return the bounds of a slice as text, without its step."""
+    return separator.join("" if bound is None else str(bound) for bound in (part.start, part.stop))
 
 
 def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> slice:
@@ -107,7 +112,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
         ImportError: the coordinates are times, and cftime is not installed.
     """
     bounds = (part.start, part.stop) if isinstance(part, slice) else (part, part)
-    selected = "..".join(["" if bound is None else str(bound) for bound in bounds]) if isinstance(part, slice) else part
+    selected = text_of(part, "..") if isinstance(part, slice) else part
     span = f"from {values[0]} to {values[-1]}" if len(values) else "of which there are none"
     if values.dtype.kind == "M":
         values, attributes = _as_numbers(values)
@@ -205,7 +210,7 @@ def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], A
         import cftime
     except ModuleNotFoundError:
         raise ImportError(
-            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install 'aiozarr[times]'"
+            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install cftime"
         ) from None
 
     unknown = f"times in {shown(units)} of the calendar {shown(calendar)} are not known; select {name!r} by index"
