@@ -61,7 +61,7 @@ def test_a_store_is_opened_by_its_target_and_options(spec: Any, target: str, opt
     assert again.target == target
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "tensorstore-specs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "integrations" / "tensorstore.md"
 ROWS = [
     (member, store, treatment)
     for members, stores, treatment in re.findall(
