@@ -174,23 +174,15 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 _requests = _one("max_requests", "limit", _limit)
 # TensorStore counts the first attempt, too.
-_NO_DELAYS = "it would have no effect, because aiozarr chooses the delays between attempts"
-_attempts = _one(
-    "retries",
-    "max_retries",
-    lambda value, path: integer(value, path, 1) - 1,
-    initial_delay=_NO_DELAYS,
-    max_delay=_NO_DELAYS,
+_NO_QUEUE = "it would have no effect, because writes are not held back in a cache"
+_delays = dict.fromkeys(
+    ("initial_delay", "max_delay"), "it would have no effect, because aiozarr chooses the delays between attempts"
 )
+_attempts = _one("retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, **_delays)
 RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "cache_pool": (
         "used",
-        _one(
-            "limit",
-            "total_bytes_limit",
-            lambda x, at: integer(x, at, 0),
-            queued_for_writeback_bytes_limit="it would have no effect, because writes are not held back in a cache",
-        ),
+        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), queued_for_writeback_bytes_limit=_NO_QUEUE),
     ),
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
     "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
