@@ -89,7 +89,7 @@ class Context:
         return name, {} if name is not None and value is None else RESOURCES[kind][1](value, path)
 
     def extended(self, other: Context) -> Context:
-        """Return the context with the resources of `other`, which replace those of the same name."""
+        """Return the context with the resources of `other`, which replace resources of the same name."""
         return Context({**self._resources, **other._resources})
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ def _limit(value: JSON, path: str) -> int | None:
 
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
     files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
-    source = refuse("aiozarr finds the credentials of instances and containers itself, after those of the environment")
+    source = refuse("aiozarr finds the credentials of instances and containers itself, after the environment")
     with Members(value, path) as members:
         kind = members.take("type", text, "default")
         if kind not in ("default", "anonymous", "profile"):
@@ -203,7 +203,7 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
     """Return a revalidation bound: true, false, "open" or a Unix time.
 
     Raises:
-        InvalidSpecError: it is none of these.
+        InvalidSpecError: it is another value.
     """
     if isinstance(value, bool):
         return value
