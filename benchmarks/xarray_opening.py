@@ -72,7 +72,7 @@ def ways(target: str, opener: Callable[..., Any], awaited: Callable[..., Awaitab
             lambda: blocking(opener, target, engine="aiozarr"),
             lambda data: blocking(data.aiozarr.load),
         ),
-        "awaited": (lambda: awaited(target), lambda data: data.aiozarr.aload()),
+        "awaited": (lambda: awaited(target), lambda data: data.aiozarr.load_async()),
     }
 
 

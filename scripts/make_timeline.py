@@ -34,7 +34,7 @@ GZIP: list[str | dict[str, Any]] = ["bytes", {"name": "gzip", "configuration": {
 READS = 5
 """The machine may be busy with other things: of so many reads the quickest is drawn."""
 
-SETTINGS = aiozarr.Settings(max_requests=8, gap=0)
+SETTINGS = aiozarr.Settings(max_requests=8, merge_gap_bytes=0)
 """Fewer requests at a time than there are to send, so that some have to wait."""
 
 

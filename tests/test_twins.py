@@ -13,7 +13,7 @@ from aiozarr import sync
 
 # Where Python has a word of its own for the blocking form.
 RENAMED = {"aclose": "close"}
-CLASSES = ["Array", "Group", "View"]
+CLASSES = ["Array", "ConversionPlan", "Group", "View"]
 
 
 def waits(function: Any) -> bool:

@@ -134,7 +134,7 @@ def trace(side: int) -> None:
     async def read(server: FaultServer) -> None:
         nonlocal is_on
         remote = await serve_array(server, shape=(side, side), chunks=(side, side), inner=(side // 4, side // 4))
-        settings = aiozarr.Settings(gap=0, index_cache_bytes=0)
+        settings = aiozarr.Settings(merge_gap_bytes=0, index_cache_bytes=0)
         array = await aiozarr.open_array(server.url, zarr_format=3, settings=settings)
         await array[: side // 2]
         sys.setprofile(profile)

@@ -246,7 +246,7 @@ class EraseError(StoreError):
     failures: Mapping[str, StoreError] = MappingProxyType({})
 
     @classmethod
-    def of(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
+    def from_failures(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
         """Return the error of `failures`, at least one; its location fields are those of the first."""
         key, first = next(iter(failures.items()))
         return cls(
@@ -331,7 +331,7 @@ class UnsupportedMetadataError(MetadataError):
 
 
 class MissingChunkError(AiozarrError):
-    """A chunk is not stored and `Settings.missing` is `"raise"`.
+    """A chunk is not stored and `Settings.missing_chunks` is `"raise"`.
 
     Attributes:
         store: the store's URL.

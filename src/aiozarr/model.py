@@ -152,7 +152,7 @@ class Supports:
 
     Attributes:
         readable: `fetch` and all operations that use it.
-        writeable: `set`, `erase` and all operations that use them.
+        writable: `set`, `erase` and all operations that use them.
         listable: `scan`, `list`, `list_dir`, `list_prefix`.
         partial_reads: `fetch` of a range transfers only this range. Otherwise it returns the right bytes too, but may
             transfer the complete object for each range.
@@ -167,7 +167,7 @@ class Supports:
     """
 
     readable: bool = True
-    writeable: bool = False
+    writable: bool = False
     listable: bool = False
     partial_reads: bool = True
     clipped_reads: bool = True

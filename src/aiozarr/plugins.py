@@ -39,11 +39,11 @@ _MAX_LISTED_NAMES = 8
 """Maximum number of names in a message."""
 
 _REGISTER = {
-    "codec": "aiozarr.codecs.register",
+    "codec": "aiozarr.codecs.register_codec",
     "data_type": "aiozarr.metadata.register_data_type",
     "chunk_grid": "aiozarr.grid.register_chunk_grid",
     "chunk_key_encoding": "aiozarr.grid.register_chunk_key_encoding",
-    "storage_transformer": "aiozarr.stores.transformer.register_storage_transformer",
+    "storage_transformer": "aiozarr.stores.register_storage_transformer",
     "store": "aiozarr.stores.register_store",
 }
 

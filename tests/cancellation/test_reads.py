@@ -41,7 +41,7 @@ async def read_it(remote: RemoteArray) -> Any:
 
 
 async def plan_it(remote: RemoteArray) -> Any:
-    return await remote.array[...].plan(probe=True)
+    return await remote.array[...].probe()
 
 
 async def read_many(remote: RemoteArray) -> Any:

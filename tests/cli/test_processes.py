@@ -67,21 +67,19 @@ COMMANDS_ON_A_SAMPLE = {
     "ls -r {sample}": (0, " air/c/0/0/0\n", ""),
     "tree {sample}": (0, "├── air (4, 6, 8) float32", ""),
     "info {sample}/air": (0, "shape            : (4, 6, 8)", ""),
-    "stat {sample}/zarr.json": (0, "size    : ", ""),
-    "du {sample}": (0, " 18 ", ""),
     "cat -s 0,-30..30,0 {sample}/air": (0, "8.0\n16.0\n24.0\n32.0\n", ""),
     "plot -s 0 {sample}/air -o {new}/map.png": (0, "", "values of air"),
     "cp {sample}/air {new}/part.zarr": (0, "", "9 objects (1 metadata document)"),
     "sync {sample} {new}/mirror.zarr": (0, "", "18 objects (5 metadata documents)"),
     "rm -r -n --json {sample}/lat": (0, '{"type": "total", "objects": 2, ', "would remove"),
-    "check {sample} {sample}/air": (1, "+ lat/c/0\n", ""),
+    "diff {sample} {sample}/air": (1, "+ lat/c/0\n", ""),
     "verify {sample}": (0, "", "3 arrays, 13 objects decoded"),
     "validate {sample}": (0, "", "5 nodes: 0 errors"),
     "convert --chunks auto -s lat=-30..30 {sample} {new}/converted.zarr": (0, "", "3 arrays, 2 groups: 3 tasks"),
     "clean {sample}": (0, "", "found 0 leftovers"),
     "consolidate {sample}/lat": (1, "", "is an array, not a group"),
     "plan {sample}/air": (0, "8 chunks\n8 requests, at most ", ""),
-    "completion bash": (0, "_aiozarr_completion()", ""),
+    "mv {sample}/lat {new}/lat": (3, "", "are not in the same store; use cp and then rm -r"),
 }
 """Exit status and parts of both outputs, by command line."""
 
@@ -104,7 +102,20 @@ def test_without_click_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['click'] = None; from aiozarr.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+    assert done.stderr == "aiozarr: the command line needs click and rich: pip install click rich\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_click_prints_the_completion_script_of_a_shell(shell: str) -> None:
+    program = "import sys; sys.argv[0] = 'aiozarr'; from aiozarr.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(_AIOZARR_COMPLETE=f"{shell}_source"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "_aiozarr_completion" in done.stdout
 
 
 def test_help_imports_no_command_no_numpy_and_no_rich() -> None:
@@ -176,7 +187,7 @@ def test_a_file_that_cannot_grow_fails_the_copy_which_can_be_resumed(large: Path
     assert (listed.returncode, listed.stdout) == (3, "")
     assert "an unfinished copy is stored there: the same copy with --resume continues it" in listed.stderr
     assert run_process("cp", "--resume", source, target).returncode == 0
-    assert run_process("check", "--download", source, target).returncode == 0
+    assert run_process("diff", "--download", source, target).returncode == 0
 
     (tmp_path / "values").write_bytes(b"old")
     done = run_process("cat", "-f", "raw", "-o", tmp_path / "values", large, preexec_fn=limit_files)
@@ -236,7 +247,7 @@ def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(many
     target = "s3://command-line/many.zarr"
     terminal, its_end = pty.openpty()
     process = subprocess.Popen(
-        [*AIOZARR, "cp", many, target, "--transfers", "2"],
+        [*AIOZARR, "cp", many, target, "--max-requests", "2"],
         stdout=subprocess.PIPE,
         stderr=its_end,
         env=aws(s3_server) | {"TERM": "xterm-256color", "COLUMNS": "140"},
@@ -253,14 +264,16 @@ def test_a_copy_to_s3_shows_progress_on_a_terminal_and_resumes_after_ctrl_c(many
     assert b"copying" in shown
     assert b"interrupted; the same command with --resume continues" in shown
     assert b"Traceback" not in shown
-    assert run_process("stat", f"{target}/zarr.json", env=aws(s3_server)).returncode == 4  # it does not look complete
+    assert (
+        run_process("rm", "-n", f"{target}/zarr.json", env=aws(s3_server)).returncode == 4
+    )  # it does not look complete
 
     refused = run_process("cp", many, target, env=aws(s3_server))
     assert refused.returncode == 1
     assert "--resume" in refused.stderr
     done = run_process("cp", "--resume", "--json", many, target, env=aws(s3_server))
     assert done.returncode == 0, done.stderr
-    assert run_process("check", "--download", many, target, env=aws(s3_server)).returncode == 0
+    assert run_process("diff", "--download", many, target, env=aws(s3_server)).returncode == 0
 
 
 def read_until(terminal: int, mark: bytes | None) -> bytes:
@@ -280,26 +293,34 @@ def read_until(terminal: int, mark: bytes | None) -> bytes:
 
 SIGNALLED = """
 import signal, sys
-number = getattr(signal, sys.argv[1])
-if sys.argv[2] == "ignored":
-    signal.signal(number, signal.SIG_IGN)
-from aiozarr.cli import command_group, program
+from aiozarr.cli import command_group, copy_commands, program
 
 def act(**_):
-    signal.raise_signal(number)
+    with copy_commands.advising_resume():
+        signal.raise_signal(getattr(signal, sys.argv[2]))
     print("not ended", flush=True)
 
-sys.argv = ["aiozarr", "ls"]
-command_group.CommandGroup.get_command = lambda *_: command_group.click.Command("ls", callback=act)
+sys.argv = ["aiozarr", "cp", sys.argv[1]]
+command_group.CommandGroup.get_command = lambda *_: command_group.click.Command(
+    "cp", params=[command_group.click.Argument(["name"])], callback=act
+)
 program.main()
 """
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGHUP", -signal.SIGHUP)])
-def test_a_signal_ends_a_command_unless_it_was_ignored_at_the_start(name: str, status: int) -> None:
-    for state, expected in (("default", (status, "", "aiozarr: interrupted\n")), ("ignored", (0, "not ended\n", ""))):
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_a_command_with_the_advice_to_resume_unless_the_command_inherited_its_neglect(
+    name: str, status: int
+) -> None:
+    ended = (status, "", "aiozarr: interrupted; the same command with --resume continues\n")
+    for handler, expected in ((signal.SIG_DFL, ended), (signal.SIG_IGN, (0, "not ended\n", ""))):
         done = subprocess.run(
-            [sys.executable, "-c", SIGNALLED, name, state], capture_output=True, text=True, check=False
+            [sys.executable, "-c", SIGNALLED, name],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIVENESS_SECONDS,
+            preexec_fn=lambda handler=handler: signal.signal(getattr(signal, name), handler),
         )
         assert (done.returncode, done.stdout, done.stderr) == expected
 

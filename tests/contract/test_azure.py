@@ -107,7 +107,7 @@ class TestWhatAzuriteHeeds:
         # Shards of which much is wanted, or that are small beside the cost of a request, are fetched whole.
         options: dict[str, Any] = {
             "storage_options": self.server.storage_options,
-            "settings": aiozarr.Settings(gap=0, max_over_read=1),
+            "settings": aiozarr.Settings(merge_gap_bytes=0, max_over_read=1),
         }
         sharded: dict[str, Any] = {"shape": (8, 8), "dtype": "int32", "chunks": (2, 2), "shards": (4, 8)}
         array = await aiozarr.create_array(url, **sharded, **options)

@@ -9,17 +9,17 @@ from aiozarr.testing.conformance import StoreConformance
 
 
 class TestLocalStore(StoreConformance):
-    durable = False
+    fsync = False
 
     @pytest.fixture(autouse=True)
     def _root(self, tmp_path: Path) -> None:
         self.root = tmp_path / "not there yet" / "store"
 
     async def make_store(self) -> LocalStore:
-        return LocalStore(self.root, durable=self.durable)
+        return LocalStore(self.root, fsync=self.fsync)
 
 
 class TestDurableLocalStore(TestLocalStore):
-    store_name = "LocalStore(durable=True)"
-    durable = True
+    store_name = "LocalStore(fsync=True)"
+    fsync = True
     many_keys = 20

@@ -1,8 +1,10 @@
-"""The page of the command line is generated from the commands, and its JSON members are those that are printed."""
+"""The reference of the command line equals the commands, and the guide shows what they print."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -25,17 +27,14 @@ ARGUMENTS = {
     "info": ["a.zarr/t"],
     "tree": ["a.zarr"],
     "ls": ["a.zarr"],
-    "stat": ["a.zarr/zarr.json"],
-    "du": ["a.zarr"],
     "cat": ["a.zarr/t"],
     "plan": ["a.zarr/t"],
     "cp": ["a.zarr", "b.zarr"],
     "sync": ["a.zarr", "b.zarr"],
     "rm": ["a.zarr/zarr.json"],
     "convert": ["a.zarr", "b.zarr"],
-    "bench": ["a.zarr", "--seconds", "0.01", "--max-requests", "1"],
-    "plot": ["a.zarr/t"],
-    "check": ["a.zarr", "a.zarr"],
+    "mv": ["a.zarr/t", "a.zarr/u"],
+    "diff": ["a.zarr", "a.zarr"],
     "verify": ["a.zarr"],
     "validate": ["a.zarr"],
     "consolidate": ["a.zarr"],
@@ -50,10 +49,9 @@ LINES = {
     "convert -n": [["convert", "-n", "a.zarr", "b.zarr"]],
     "info of a group": [["info", "a.zarr"]],
     "rm": [["rm", "-r", "-n", "a.zarr"]],
-    "check": [["check", "a.zarr", "bad.zarr"]],
+    "diff": [["diff", "a.zarr", "bad.zarr"]],
     "verify": [["verify", "bad.zarr"]],
     "validate": [["validate", "bad.zarr"]],
-    "bench": [["bench", "a.zarr", "--seconds", "0.01", "--max-requests", "1"]],
 }
 
 
@@ -86,5 +84,21 @@ def test_json_has_the_members_that_the_page_lists(command: str) -> None:
 @pytest.mark.parametrize("name", make_command_docs.JSON_LINES)
 def test_other_json_lines_have_the_members_that_the_page_lists(name: str) -> None:
     for arguments in LINES[name]:
-        lines = lines_of(arguments, int(name in ("check", "verify")))
+        lines = lines_of(arguments, int(name in ("diff", "verify")))
         assert make_command_docs.JSON_LINES[name] in lines, REMEDY
+
+
+GUIDE = make_command_docs.PAGE.parents[1] / "how-to" / "command-line.md"
+
+
+def test_the_guide_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = GUIDE.read_text("utf-8")
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], {})
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) > 5
+    for block in blocks:
+        for line, expected in re.findall(r"\$ aiozarr ([^\n]*)\n((?:[^$].*\n)*)", block):
+            result = CliRunner().invoke(CommandGroup(name="aiozarr"), shlex.split(line))
+            assert result.exit_code == int(line.startswith("diff")), (line, result.output)
+            assert result.stdout == expected, line

@@ -49,7 +49,7 @@ async def test_a_report_counts_the_events(kind: str, tmp_path: Path) -> None:
     await counted(lambda: array[...].write(1))
     await counted(lambda: array[1:3].write(2))
     _, array = await counted(lambda: aiozarr.open_array(store, "a", settings=settings))
-    report, plan = await counted(lambda: array[:3].plan(probe=True))
+    report, plan = await counted(array[:3].probe)
     assert report.requests == plan.chunks == 1
     await counted(array[:3].read)
     report, info = await counted(array.info)

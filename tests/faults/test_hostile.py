@@ -95,7 +95,7 @@ async def test_a_billion_chunks_are_refused_before_the_result_is_allocated(
     for operation in (
         lambda: array[...].write(1),
         lambda: anext(array[...].stream()),
-        lambda: array[...].plan(probe=True),
+        array[...].probe,
         lambda: aiozarr.read_many([array[...]]),
     ):
         with pytest.raises(aiozarr.LimitError, match="max_chunks"):

@@ -36,7 +36,7 @@ async def test_opening_reading_and_probing_report_the_requests_that_the_server_s
     assert told(events) == [("fetch", "zarr.json")]
     assert events[0].bytes_fetched == len(server.get("zarr.json") or b"")
     await array[:4]
-    await array[...].plan(probe=True)
+    await array[...].probe()
     seen = [("stat" if request.method == "HEAD" else "fetch", request.key) for request in server.requests]
     assert sorted(told(events)) == sorted(seen[remote.begun :])
     assert {event.store for event in events} == {server.url}
@@ -87,6 +87,6 @@ async def test_a_fixed_limit_of_requests_holds_for_opening_too(server: FaultServ
 async def test_a_fixed_limit_of_requests_holds_for_probing_too(server: FaultServer) -> None:
     remote = await serve_array(server, shape=(64,), chunks=(2,), settings=replace(QUICK, max_requests=3))
     server.latency = 0.01
-    plan = await remote.array[...].plan(probe=True)
+    plan = await remote.array[...].probe()
     assert plan.requests == 32
     assert server.max_in_flight <= 3

@@ -215,7 +215,7 @@ async def test_a_store_that_sends_more_than_an_index_is_told_its_bound(location:
     described["codecs"][0]["configuration"]["index_location"] = location
     array = await aiozarr.open_array(Noting(await stored(described)), settings=QUICK)
     bounds.clear()
-    await (array[:4].plan(probe=True) if probe else array[:4])
+    await (array[:4].probe() if probe else array[:4])
     assert bounds[0] == ("c/0", "Range" if location == "start" else "Suffix", 2 * 16 + 4)
 
 

@@ -48,7 +48,7 @@ async def test_a_read_of_arrays_in_two_stores_has_totals_of_each(server: FaultSe
 
 
 async def test_records_nest_and_concurrent_tasks_do_not_mix(server: FaultServer) -> None:
-    remote = await serve_array(server, settings=replace(QUICK, gap=0))
+    remote = await serve_array(server, settings=replace(QUICK, merge_gap_bytes=0))
 
     async def count(chunks: int) -> aiozarr.Report:
         with aiozarr.record() as inner:
@@ -77,7 +77,7 @@ async def test_repetitions_are_counted_with_their_origin(server: FaultServer, in
 
 
 async def test_gaps_that_are_read_over_are_over_read(server: FaultServer) -> None:
-    settings = replace(QUICK, gap=1 << 20, max_over_read=100.0)
+    settings = replace(QUICK, merge_gap_bytes=1 << 20, max_over_read=100.0)
     remote = await serve_array(server, shape=(64,), chunks=(64,), inner=(1,), settings=settings)
     await remote.array[:1]
     with aiozarr.record() as report:

@@ -178,7 +178,7 @@ async def test_a_missing_chunk_reads_as_the_fill_value_or_as_an_error_by_choice(
     remote = await serve_array(server, inner=inner)
     server.remove("c/1")
     assert (await remote.array[...]).tolist() == [1, 2, 0, 0, 5, 6, 7, 8]
-    strict = await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, missing="raise"))
+    strict = await aiozarr.open_array(server.url, zarr_format=3, settings=replace(QUICK, missing_chunks="raise"))
     with pytest.raises(aiozarr.MissingChunkError) as raised:
         await strict[...]
     assert (raised.value.store, raised.value.key) == (server.url, "c/1")

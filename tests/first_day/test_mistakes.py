@@ -195,7 +195,7 @@ SYNC: dict[str, Mistake] = {
     "copy": (
         lambda p: sync.copy(p.root / "other", p.root / "g"),
         aiozarr.CopyError,
-        "holds 3 objects, among them .*; overwrite=True replaces objects of the same key and keeps the others",
+        "already contains 3 objects, such as .*; overwrite=True replaces objects with the same key and keeps all",
     ),
     "require shape": (
         lambda p: sync.require_array(p.root / "g/temperature", shape=4, dtype="i4"),

@@ -127,7 +127,7 @@ async def look_at_array(array: aiozarr.Array, ways: Random) -> None:
         assert (got.shape, got.dtype) == (view.shape, view.dtype)
     match ways.randrange(5) if array.size else 5:
         case 0:
-            await allowed(whole.plan(probe=True))
+            await allowed(whole.probe())
         case 1:
             await allowed(stream())
         case 2:

@@ -58,7 +58,7 @@ def test_the_url_of_a_node_opens_it_again(location: Location) -> None:
 
 
 def test_values_written_through_a_url_are_read_through_it(location: Location) -> None:
-    if not location.writeable:
+    if not location.writable:
         pytest.skip("this location is read only")
     expected = VALUES.copy()
     expected[3:30, 5:25] = -1

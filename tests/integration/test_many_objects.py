@@ -23,7 +23,7 @@ def key_of(number):
 
 
 class Many(BlockingStore):
-    supports = Supports(writeable=True, listable=True, conditional_reads=True, bounded_reads=True)
+    supports = Supports(writable=True, listable=True, conditional_reads=True, bounded_reads=True)
     url = "many://source"
     identity = "many"
 

@@ -25,7 +25,7 @@ SHARDED = stored_objects()
 PLAIN = stored_objects(chunks=(6, 5), shards=None)
 # Bytes that nobody wants are not read here, so that all counts are exact.
 AT_ONCE = 16
-SETTINGS = aiozarr.Settings(gap=0, max_requests=AT_ONCE)
+SETTINGS = aiozarr.Settings(merge_gap_bytes=0, max_requests=AT_ONCE)
 LATENCY = 0.01
 
 
@@ -72,7 +72,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @asynccontextmanager
 async def opened(location: Location) -> AsyncIterator[aiozarr.Array]:
     """The array there, opened, with the requests of the opening forgotten."""
-    mode: Any = "r+" if location.writeable else "r"
+    mode: Any = "r+" if location.writable else "r"
     options = location.storage_options
     async with await aiozarr.open_array(
         location.url, zarr_format=3, mode=mode, storage_options=options, settings=SETTINGS

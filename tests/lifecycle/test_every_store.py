@@ -33,7 +33,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Locatio
 
 def test_tasks_on_several_loops_share_an_array_and_leave_nothing_behind(location: Location) -> None:
     """Every loop reads all of it, and writes whole shards of its own with the values that they have."""
-    mode: Any = "r+" if location.writeable else "r"
+    mode: Any = "r+" if location.writable else "r"
 
     async def opened() -> aiozarr.Array:
         return await aiozarr.open_array(location.url, mode=mode, storage_options=location.storage_options)
@@ -42,7 +42,7 @@ def test_tasks_on_several_loops_share_an_array_and_leave_nothing_behind(location
         async def task(number: int) -> None:
             rows = slice(number * 3, number * 3 + 3)
             assert np.array_equal(await array[rows], VALUES[rows])
-            if location.writeable and number == 0:
+            if location.writable and number == 0:
                 band = slice(loop * BAND, loop * BAND + BAND)
                 await array[band].write(VALUES[band])
 

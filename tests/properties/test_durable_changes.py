@@ -14,7 +14,7 @@ from tests.support.faulty_disk import FlushRecorder, recorded_flushes
 from tests.support.rounds import chance_of, rounds
 from tests.support.tree_changes import CHANGES, make
 
-DURABLE = aiozarr.Settings(durable=True)
+DURABLE = aiozarr.Settings(fsync=True)
 
 
 def check(recorder: FlushRecorder) -> None:
@@ -49,7 +49,7 @@ def test_nothing_is_flushed_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_prefixes_that_are_erased_durably_do_not_come_back(tmp_path: Path) -> None:
     async def run() -> None:
-        store = LocalStore(tmp_path / "x", durable=True)
+        store = LocalStore(tmp_path / "x", fsync=True)
         for key in ("a/b/1", "a/b/2", "a/c", "d/e", "f"):
             await store.set(key, b"1")
         (tmp_path / "link").symlink_to(tmp_path)
@@ -67,7 +67,7 @@ def test_a_durable_archive_is_flushed_with_the_directories_that_it_needs(tmp_pat
     async def run() -> None:
         for values in (np.arange(4), np.arange(8)):
             with recorded_flushes() as recorder:
-                async with ZipStore(tmp_path / "a" / "b" / "x.zip", mode="a", durable=True) as store:
+                async with ZipStore(tmp_path / "a" / "b" / "x.zip", mode="a", fsync=True) as store:
                     await aiozarr.create_array(store, data=values, overwrite=True)
             check(recorder)
 

@@ -41,7 +41,7 @@ def test_every_chain_of_selections_reads_what_numpy_reads(data: st.DataObject, c
         view = selected(await stored(case, values, remote=remote), chain)
         assert view.shape == expected.shape
         assert same_bits(np.asarray(await view), expected)
-        assert (await view.plan(probe=True)).requests <= view.plan().requests
+        assert (await view.probe()).requests <= view.plan().requests
         out = np.empty(expected.shape, case.dtype, order="F")
         assert await view.read(out=out) is out
         assert same_bits(out, expected)

@@ -29,12 +29,12 @@ def test_a_change_that_is_killed_before_any_call_of_the_system_is_completed_by_r
     chance = chance_of(request)
     for zarr_format in chance.sample((2, 3), min(2, rounds(1))):
         template = asyncio.run(Template.of(CHANGES[name], zarr_format, tmp_path / f"template {zarr_format}"))
-        durable = chance.random() < 0.5
-        count = kill.run(name, template.copied(tmp_path / f"whole {zarr_format}"), durable=durable)
+        fsync = chance.random() < 0.5
+        count = kill.run(name, template.copied(tmp_path / f"whole {zarr_format}"), fsync=fsync)
         assert count
         for number in chance.sample(range(1, count + 1), min(count, rounds(1))):
             folder = template.copied(tmp_path / f"killed {zarr_format} {number}")
-            kill.run(name, folder, before_call=number, durable=durable)
+            kill.run(name, folder, before_call=number, fsync=fsync)
             asyncio.run(template.check(folder, f"format {zarr_format}, killed before call {number} of {count}"))
 
 

@@ -141,7 +141,7 @@ async def test_a_cache_directory_on_a_disk_with_a_lasting_fault_is_not_used(tmp_
 async def test_a_prefix_on_a_disk_with_a_lasting_fault_is_erased_once_the_fault_is_over(
     tmp_path: Path, number: int
 ) -> None:
-    store = LocalStore(tmp_path, durable=True)
+    store = LocalStore(tmp_path, fsync=True)
     for after in range(0, 24, 6):
         for key in ("a/b/1", "a/b/2", "a/c", "d"):
             await store.set(key, b"1")

@@ -27,7 +27,7 @@ SETTINGS = st.builds(
     aiozarr.Settings,
     max_requests=st.just("auto") | st.integers(1, 4),
     max_bytes_in_flight=st.sampled_from([1, 100, 2**28]),
-    gap=st.just("auto") | st.integers(0, 100),
+    merge_gap_bytes=st.just("auto") | st.integers(0, 100),
     max_over_read=st.sampled_from([1.0, 1.5, 100.0]),
     max_request_bytes=st.sampled_from([1, 64, 2**24]),
     index_cache_bytes=st.sampled_from([0, 64, 2**26]),
@@ -145,7 +145,7 @@ async def test_a_probed_plan_equals_the_cost_of_the_read(
     settings = replace(settings, index_cache_bytes=data.draw(st.sampled_from([0, 2**26])))
     async with kept(case, values, place, settings) as array:
         view = array[data.draw(basic_selections(case.shape))]
-        bounds, plan = view.plan(), await view.plan(probe=True)
+        bounds, plan = view.plan(), await view.probe()
         with aiozarr.record() as report:
             await view
         cost = report.requests, report.bytes_fetched, report.bytes_wanted

@@ -179,7 +179,7 @@ class TreeMachine(RuleBasedStateMachine):
             chunk_cache_bytes=data.draw(st.sampled_from([0, 0, 1 << 20])),
             chunk_cache_seconds=60 if alone else 0.5,
             index_cache_bytes=data.draw(st.sampled_from([0, 1 << 20])),
-            gap=data.draw(st.sampled_from(["auto", 0])),
+            merge_gap_bytes=data.draw(st.sampled_from(["auto", 0])),
             max_request_bytes=data.draw(st.sampled_from([64, 1 << 20])),
         )
 

@@ -19,7 +19,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores.contract import Store
 from aiozarr.testing.fakes import FakeStore
 
-SETTINGS = Settings(max_requests=64, gap=0)
+SETTINGS = Settings(max_requests=64, merge_gap_bytes=0)
 RAW = [{"name": "bytes", "configuration": {"endian": "little"}}]
 
 

@@ -31,12 +31,12 @@ class Killer:
     def __init__(self, interpreter: ForkingInterpreter) -> None:
         self._interpreter = interpreter
 
-    def run(self, change: str, folder: Path, *, before_call: int = 0, durable: bool = False) -> int | None:
+    def run(self, change: str, folder: Path, *, before_call: int = 0, fsync: bool = False) -> int | None:
         """Run a change in a process that is killed before its call number `before_call`; 0: never.
 
         Returns: the number of calls, or None if it was killed.
         """
-        task = {"change": change, "folder": str(folder), "before_call": before_call, "durable": durable}
+        task = {"change": change, "folder": str(folder), "before_call": before_call, "fsync": fsync}
         [status] = self._interpreter.ask(**task)
         assert status != FAILED, f"the change {change!r} failed in {folder}"
         return None if status == -signal.SIGKILL else status
@@ -60,7 +60,7 @@ def killer() -> Iterator[Killer]:
 def _answer(task: dict[str, Any]) -> list[int]:
     folder = Path(task["folder"])
     if "change" in task:
-        children = [fork(lambda: _run(task["change"], folder, task["before_call"], durable=task["durable"]))]
+        children = [fork(lambda: _run(task["change"], folder, task["before_call"], fsync=task["fsync"]))]
     else:
         children = [fork(partial(_change_randomly, folder, seed)) for seed in task["seeds"]]
         time.sleep(task["seconds"])
@@ -69,7 +69,7 @@ def _answer(task: dict[str, Any]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def _run(name: str, folder: Path, before_call: int, *, durable: bool) -> int:
+def _run(name: str, folder: Path, before_call: int, *, fsync: bool) -> int:
     lock, count = threading.Lock(), 0
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +87,7 @@ def _run(name: str, folder: Path, before_call: int, *, durable: bool) -> int:
     os_open = os.open
     for call in CALLS:
         setattr(os, call, counted(getattr(os, call)))
-    asyncio.run(CHANGES[name].run(folder, aiozarr.Settings(durable=durable)))
+    asyncio.run(CHANGES[name].run(folder, aiozarr.Settings(fsync=fsync)))
     assert count < FAILED
     return count
 

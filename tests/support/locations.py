@@ -35,7 +35,7 @@ class Location:
     Attributes:
         url, storage_options: the arguments that open it.
         link: the link to the server, which counts connections and requests, or None without a server.
-        writeable: whether the location can be written to.
+        writable: whether the location can be written to.
         keeps_connections: whether connections may stay open: fsspec caches file systems for the life of the process,
             and some of them keep connections. Their number must not grow with use.
     """
@@ -43,7 +43,7 @@ class Location:
     url: str
     storage_options: dict[str, Any] = field(default_factory=dict)
     link: SimulatedLink | None = None
-    writeable: bool = True
+    writable: bool = True
     keeps_connections: bool = False
 
 
@@ -125,7 +125,7 @@ def _memory(context: LocationContext) -> Location:
 def _archive(context: LocationContext) -> Location:
     path = context.folder / f"{next(_numbers)}.zip"
     path.write_bytes(context.archive())
-    return Location(f"zip::{path.as_uri()}", writeable=False)
+    return Location(f"zip::{path.as_uri()}", writable=False)
 
 
 # --- behind a server of the tests ------------------------------------------------------------------------------------
@@ -133,18 +133,18 @@ def _archive(context: LocationContext) -> Location:
 
 def _http(context: LocationContext) -> Location:
     link = context.web({f"some where/a.zarr/{key}": data for key, data in context.values.items()})
-    return Location(f"{link.url}/some%20where/a.zarr", link=link, writeable=False)
+    return Location(f"{link.url}/some%20where/a.zarr", link=link, writable=False)
 
 
 def _archive_over_http(context: LocationContext) -> Location:
     link = context.web({"a.zip": context.archive()})
-    return Location(f"zip::{link.url}/a.zip", link=link, writeable=False)
+    return Location(f"zip::{link.url}/a.zip", link=link, writable=False)
 
 
 def _cached(context: LocationContext) -> Location:
     location = _http(context)
     options = {"cache_directory": str(context.folder / f"cache-{next(_numbers)}")}
-    return Location(location.url, options, link=location.link, writeable=False)
+    return Location(location.url, options, link=location.link, writable=False)
 
 
 def _s3(context: LocationContext) -> Location:
@@ -195,7 +195,7 @@ def _nginx(context: LocationContext) -> Location:
     for key, data in context.values.items():
         server.put(f"{name}/a.zarr/{key}", data)
     link = context.link(server.url)
-    return Location(f"{link.url}/{name}/a.zarr", link=link, writeable=False)
+    return Location(f"{link.url}/{name}/a.zarr", link=link, writable=False)
 
 
 def _filled(context: LocationContext, location: Location, directly: dict[str, Any]) -> Location:

@@ -15,7 +15,7 @@ import aiozarr
 from aiozarr.stores import MemoryStore
 from tests.support.servers.http_server import FaultServer
 
-QUICK = aiozarr.Settings(idle_timeout=0.4, retry_seconds=3.0, gap=0, max_request_bytes=50)
+QUICK = aiozarr.Settings(idle_timeout=0.4, retry_seconds=3.0, merge_gap_bytes=0, max_request_bytes=50)
 """So that a test of something that ends by a time limit is over soon; the repetitions themselves fit in well.
 
 Of the small shards of these tests index and data are two requests: 50 bytes are too little for both.

@@ -43,7 +43,7 @@ LAYOUTS: list[dict[str, Any]] = [
 SETTINGS: dict[str, list[Any]] = {
     "max_requests": ["auto", "auto", 1, 4],
     "max_bytes_in_flight": [1 << 28, 1 << 28, 1],
-    "gap": ["auto", 0, 64],
+    "merge_gap_bytes": ["auto", 0, 64],
     "max_request_bytes": [1 << 24, 64],
     "index_cache_bytes": [1 << 26, 0],
 }

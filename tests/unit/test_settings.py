@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aiozarr
-from aiozarr.settings import Settings, _checks
+from aiozarr.settings import SCOPES, Settings, _checks
 from aiozarr.stores import MemoryStore
 
 PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
@@ -21,14 +21,14 @@ PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
     "wrong",
     [
         {"max_requests": 0},
-        {"gap": -1},
+        {"merge_gap_bytes": -1},
         {"decode_threads": 0},
         {"max_bytes_in_flight": 0},
         {"retries": -1},
         {"idle_timeout": 0},
         {"timeout": 0},
         {"max_over_read": 0.5},
-        {"missing": "ignore"},
+        {"missing_chunks": "ignore"},
         {"max_requests": "many"},
         {"max_chunk_bytes": 1.5},
         {"chunk_cache_bytes": -1},
@@ -52,16 +52,31 @@ def test_each_setting_has_a_check() -> None:
     assert _checks().keys() == {field.name for field in fields(Settings)}
 
 
-def test_each_setting_is_documented() -> None:
-    page = PAGE.read_text("utf-8")
+def test_each_setting_is_documented_with_its_scope() -> None:
     described = getdoc(Settings) or ""
-    for name in [field.name for field in fields(Settings)]:
-        assert f"\n    {name}: " in described, "describe the setting in the docstring of Settings"
-        assert re.search(f"`{name}[`=]", page), f"name the setting in {PAGE.name}"
+    names = [field.name for field in fields(Settings)]
+    scopes = {name: SCOPES.get(name, "operation") for name in names}
+    found = re.findall(r"\n    (\w+): (?:(?!\n    \w).)*?Scope:\s+(\w+)\.", described, re.DOTALL)
+    assert dict(found) == scopes, "describe the setting in the docstring of Settings, with its scope at the end"
+    assert set(SCOPES) <= set(names)
+    page = PAGE.read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w+) \|", page, re.MULTILINE))
+    assert rows == scopes, f"give {PAGE.name} a table with the columns setting, default, scope and meaning"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("timeouts", "timeout"), ("max_request", "max_requests"), ("gap", "merge_gap_bytes"), ("missing", "missing_")],
+)
+def test_the_error_of_an_unknown_setting_names_the_nearest_one(wrong: str, nearest: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown setting '{wrong}'; did you mean '{nearest}"):
+        Settings(**{wrong: 1})  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(TypeError, match="help"):
+        replace(Settings(), zzz=1)  # type: ignore[call-arg]  # that is the point
 
 
 def test_repr_shows_only_changed_settings() -> None:
-    assert repr(Settings(gap=3)) == "Settings(gap=3)"
+    assert repr(Settings(merge_gap_bytes=3)) == "Settings(merge_gap_bytes=3)"
     assert repr(Settings()) == "Settings()"
 
 

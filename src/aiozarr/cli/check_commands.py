@@ -1,4 +1,4 @@
-"""The commands check, verify and validate: compare objects, decode chunks and check documents."""
+"""The commands diff, verify and validate: compare two stores, decode chunks, check metadata documents."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import click
 
 from aiozarr.cli import targets
 from aiozarr.cli.exit_codes import ERROR
-from aiozarr.cli.output import Output, bytes_text, output_options
+from aiozarr.cli.help import command
+from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.targets import StorageOptions, TargetOptions
-from aiozarr.common.formatting import format_count
+from aiozarr.common.formatting import format_count, readable_bytes
 
 if TYPE_CHECKING:
     from aiozarr.common.progress import Progress
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 State = Literal["equal", "differs", "missing", "surplus", "error"]
 SIGNS: dict[State, str] = {"equal": "=", "differs": "*", "missing": "+", "surplus": "-", "error": "!"}
-"""The signs of `rclone check --combined`: + is in the source only, - in the destination only."""
+"""The signs of `rclone check --combined`: + is in the source only, - is in the destination only."""
 
 CONCURRENT_COMPARISONS = 32
 PART_BYTES = 8 << 20
 
 
 class Comparison(NamedTuple):
-    """The result for one key: its state, and the sizes on both sides, None where there is no object."""
+    """The result for one key: its state, and the sizes on both sides, None without an object."""
 
     key: str
     state: State
@@ -41,16 +42,18 @@ class Comparison(NamedTuple):
     reason: str
 
 
-@click.command()
+@command(
+    "aiozarr diff s3://bucket/era5.zarr era5.zarr", "aiozarr diff --download --include 't2m/*' era5.zarr copy.zarr"
+)
 @click.argument("src")
 @click.argument("dst")
-@click.option("--download", is_flag=True, help="Compare the bytes of all objects, not only their sizes.")
+@click.option("--download", is_flag=True, help="Compare all bytes of each object, not only sizes.")
 @click.option("--one-way", is_flag=True, help="Ignore objects that only DST has.")
 @targets.include_option
 @targets.exclude_option
 @targets.copy_store_options
 @output_options
-def check(
+def diff(
     src: str,
     dst: str,
     download: bool,
@@ -60,13 +63,13 @@ def check(
     stores: TargetOptions,
     out: Output,
 ) -> None:
-    """Compare the objects below SRC and DST by key and size, or with --download by all bytes.
+    """Compare the objects below SRC and DST by key and size, or with --download byte by byte.
 
-    If the server of SRC cannot list objects, as web servers cannot, the metadata of SRC name them.
+    Each difference is a line that begins with one of rclone's signs: * for objects that differ, + for objects that only
+    SRC has, - for objects that only DST has, and ! for objects that cannot be read. With -v equal objects are listed
+    too, with the sign =. The exit status is 1 if there is a difference.
 
-    Differences are printed with the signs of rclone: * differs, + is in SRC only, - is in DST only, ! is an error:
-    the object cannot be read, followed or named.
-    With -v equal objects are printed too, with the sign =. The exit status is 1 if there is a difference.
+    If the server of SRC cannot list objects, as most web servers, the keys are derived from the metadata of SRC.
     """
     counts: dict[str, int] = dict.fromkeys(SIGNS, 0)
 
@@ -87,7 +90,8 @@ def check(
                 out.record(record, f"{SIGNS[each.state]} {each.key}{reason}")
     if out.as_json:
         out.record({"type": "total", **dict(counts.items())}, "")
-    out.say(", ".join([f"{number:,} {state}" for state, number in counts.items()]))
+    texts = ("equal", "different", "only in SRC", "only in DST", "unreadable")
+    out.say(", ".join([f"{number:,} {text}" for number, text in zip(counts.values(), texts, strict=True)]))
     if sum(counts.values()) > counts["equal"]:
         sys.exit(ERROR)
 
@@ -101,7 +105,7 @@ async def _compare(
     download: bool,
     progress: Callable[[Progress], None] | None,
 ) -> AsyncGenerator[Comparison, None]:
-    """Yield a comparison of each key. The listing of the destination is held in memory, that of the source is not.
+    """Yield a comparison for each key. The listing of the destination is held in memory.
 
     Raises:
         NodeNotFoundError: nothing is stored at the source.
@@ -156,7 +160,7 @@ async def _compare(
                 if not (entry.fault or is_journal_key(entry.key)) and wanted.matches(entry.key)
             ]
             if not is_listable:
-                # Metadata name the objects that may be stored, without sizes.
+                # The metadata give the keys of all objects that may be stored, without sizes.
                 stats = await map_concurrently(
                     lambda entry: source.stat(entry.key), batch, concurrency=CONCURRENT_COMPARISONS
                 )
@@ -165,7 +169,7 @@ async def _compare(
                 seen.add(found.key)
                 yield found
         if not seen:
-            # A misspelled source must not count as an empty one.
+            # A misspelled source must not count as an empty source.
             raise NodeNotFoundError(f"nothing is stored at {src}", url=src)
         for key in sorted(others.keys() - seen):
             yield Comparison(key, "surplus", None, others[key], "")
@@ -180,7 +184,7 @@ async def _compare_object(
         return Comparison(entry.key, state, entry.size, other_size, reason)
 
     if entry.size is not None and other_size is not None and entry.size != other_size:
-        return result("differs", f"{bytes_text(entry.size)} and {bytes_text(other_size)}")
+        return result("differs", f"{readable_bytes(entry.size)} and {readable_bytes(other_size)}")
     if not download and entry.size is not None:
         return result("equal")
     try:
@@ -191,7 +195,7 @@ async def _compare_object(
 
 
 async def _first_difference(key: str, source: ScheduledStore, destination: ScheduledStore) -> int | None:
-    """Return the start of the first part of an object that differs between both stores, or None."""
+    """Return the position of the first byte of an object that differs between both stores, or None."""
     from aiozarr.common.concurrency import gather_all
     from aiozarr.model import Range
     from aiozarr.stores.contract import byte_view
@@ -213,18 +217,18 @@ async def _first_difference(key: str, source: ScheduledStore, destination: Sched
         start += PART_BYTES
 
 
-@click.command()
+@command("aiozarr verify s3://bucket/era5.zarr", "aiozarr verify --json era5.zarr/t2m")
 @click.argument("target")
 @targets.store_options
 @output_options
 def verify(target: str, stores: TargetOptions, out: Output) -> None:
-    """Read and decode every stored chunk of the array TARGET, or of all arrays below the group TARGET.
+    """Read and decode every stored chunk of the array TARGET, or of all arrays in the group TARGET.
 
-    Checksums and shard indexes are checked. Bad chunks are printed by key; the exit status is then 1. It is 3 if there
-    is no array.
+    Checksums and shard indexes are checked too. Each damaged chunk is a line with its key. The exit status is 1 if
+    there is one, and 3 if there is no array.
 
-    Damage that can still be decoded is found only if the codecs store checksums. Without them, `aiozarr check
-    --download` compares all bytes with those of a copy.
+    Damage that still decodes is only found if the codecs store checksums. Without them, compare it with a copy:
+    'aiozarr diff --download'.
     """
     from aiozarr.errors import NodeNotFoundError
     from aiozarr.hierarchy import VerifyReport
@@ -248,8 +252,8 @@ def verify(target: str, stores: TargetOptions, out: Output) -> None:
     other = f", {format_count(report.other, 'other object')}" if report.other else ""
     out.say(
         f"{format_count(report.arrays, 'array')}, {format_count(report.objects, 'object')} decoded to "
-        f"{bytes_text(report.bytes)}: "
-        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside of a grid{other}"
+        f"{readable_bytes(report.bytes)}: "
+        f"{len(report.bad):,} bad{missing}, {len(report.outside):,} outside the grid{other}"
     )
     if report.bad:
         sys.exit(ERROR)
@@ -269,16 +273,17 @@ async def _bad_objects(
             yield bad
 
 
-@click.command()
+@command("aiozarr validate s3://bucket/era5.zarr", "aiozarr validate --strict era5.zarr")
 @click.argument("target")
-@click.option("--strict", is_flag=True, help="Also fail for warnings.")
+@click.option("--strict", is_flag=True, help="Exit with status 1 for warnings too.")
 @targets.store_options
 @output_options
 def validate(target: str, strict: bool, stores: TargetOptions, out: Output) -> None:
-    """Check the metadata documents of TARGET and of all nodes below it. Chunks are not read.
+    """Check the metadata documents of TARGET and of all arrays and groups below it. No chunk is read.
 
-    An error: the node cannot be read. A warning: it violates its format or differs from consolidated metadata, and
-    aiozarr reads it nevertheless. A note: worth knowing. The exit status is 1 if there is an error.
+    An error means that the array or group cannot be read. A warning means that aiozarr reads it although it violates
+    its format or differs from consolidated metadata. A note is only information. The exit status is 1 if there is an
+    error.
     """
     from aiozarr.hierarchy import ValidateReport
     from aiozarr.hierarchy.internal import SEVERITIES

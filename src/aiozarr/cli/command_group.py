@@ -17,26 +17,33 @@ from aiozarr.common.formatting import name_arguments, printable
 from aiozarr.errors import AiozarrError
 
 COMMANDS = {
-    "ls": ("object_commands:ls", "List the objects and prefixes below TARGET."),
-    "tree": ("node_commands:tree", "Show the groups and arrays below TARGET."),
-    "info": ("node_commands:info", "Show the metadata of an array or a group."),
-    "stat": ("object_commands:stat", "Show size and version of one object."),
-    "du": ("object_commands:du", "Sum up the bytes of the objects below TARGET."),
-    "cat": ("value_commands:cat", "Write values of an array, or the bytes of an object."),
-    "plot": ("plot_command:plot", "Draw a line or an image of values."),
-    "cp": ("copy_commands:cp", "Copy a store, a node or an object."),
-    "sync": ("copy_commands:sync", "Copy SRC onto DST, and with --delete make DST equal to SRC."),
-    "rm": ("object_commands:rm", "Remove an object, or with --recursive everything below TARGET."),
-    "clean": ("object_commands:clean", "List, and with --delete remove, leftovers of killed processes."),
-    "check": ("check_commands:check", "Compare the objects of SRC and DST."),
-    "verify": ("check_commands:verify", "Read and decode every chunk, and report the bad ones."),
-    "validate": ("check_commands:validate", "Check the metadata documents of all nodes."),
-    "convert": ("convert_commands:convert", "Write a copy in another format, with other chunks or codecs."),
-    "consolidate": ("node_commands:consolidate", "Store the metadata of all nodes in their group."),
-    "plan": ("node_commands:plan", "Show what a read would cost."),
-    "completion": ("command_group:completion", "Print the script of shell completion."),
+    "ls": ("Look", "object_commands:ls", "List objects and prefixes."),
+    "tree": ("Look", "node_commands:tree", "Show the groups and arrays of a store."),
+    "info": ("Look", "node_commands:info", "Show the metadata of an array or group."),
+    "cat": ("Look", "value_commands:cat", "Print the values of an array, or the bytes of an object."),
+    "plot": ("Look", "plot_command:plot", "Draw values as a line or an image."),
+    "cp": ("Copy", "copy_commands:cp", "Copy a store, an array, a group or an object."),
+    "sync": ("Copy", "copy_commands:sync", "Bring a copy up to date."),
+    "convert": ("Copy", "convert_commands:convert", "Write a copy with another format, other chunks or codecs."),
+    "diff": ("Check", "check_commands:diff", "Compare the objects of two stores."),
+    "verify": ("Check", "check_commands:verify", "Decode every chunk, and list the damaged ones."),
+    "validate": ("Check", "check_commands:validate", "Check metadata documents against the specification."),
+    "mv": ("Change", "node_commands:mv", "Move or rename an array or group inside a store."),
+    "rm": ("Change", "object_commands:rm", "Remove an object, an array, a group or a store."),
+    "consolidate": ("Change", "node_commands:consolidate", "Write the consolidated metadata of a group."),
+    "plan": ("Tools", "node_commands:plan", "Show the requests and bytes of a read without reading."),
+    "clean": ("Tools", "object_commands:clean", "Find and remove leftovers of killed processes."),
 }
-"""By name: module and function of the command, and its line in `aiozarr --help`."""
+"""By name: the section of `aiozarr --help`, module and function of the command, and its summary."""
+
+OTHER_NAMES = {
+    "check": "'diff' compares two stores, 'verify' decodes all chunks, 'validate' checks metadata",
+    "du": "'info' counts the stored objects and bytes of an array or group",
+    "stat": "'ls -l' shows the size and version of an object",
+    "completion": "your shell's completion script comes from: _AIOZARR_COMPLETE=bash_source aiozarr (or zsh, fish)",
+    "migrate": "zarr-python's 'zarr migrate v3' migrates in place, 'aiozarr convert --zarr-format 3' writes a copy",
+}
+"""The remedy for names that are not commands, but that other tools or earlier versions have."""
 
 
 def option_text(name: str, value: object) -> str:
@@ -62,15 +69,27 @@ class CommandGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name][0].partition(":")
+        module, _, function = COMMANDS[cmd_name][1].partition(":")
         command = getattr(import_module(f"aiozarr.cli.{module}"), function)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the section of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        """Write the sections of commands without importing them."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, (title, _, summary) in COMMANDS.items():
+            sections.setdefault(title, []).append((name, summary))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows, col_max=12)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.ClickException as error:
+            _tidy(error)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,8 +101,8 @@ class CommandGroup(click.Group):
 
             # A misspelled name must not lead to a command that removes.
             near = get_close_matches(name, [known for known in COMMANDS if known != "rm"], n=1, cutoff=0.5)
-            advice = f"did you mean '{near[0]}'?" if near else "'aiozarr --help' lists them."
-            ctx.fail(f"No such command '{name}'; {advice}")
+            advice = f"did you mean '{near[0]}'?" if near else "'aiozarr --help' lists the commands"
+            ctx.fail(f"No such command '{name}'; {OTHER_NAMES.get(name, advice)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -94,7 +113,7 @@ class CommandGroup(click.Group):
         except (click.exceptions.Exit, click.Abort):
             raise
         except click.ClickException as error:
-            vars(error)["message"] = printable(error.message)
+            _tidy(error)
             raise
         except KeyboardInterrupt as error:
             _say(str(error) or "interrupted")
@@ -109,10 +128,22 @@ class CommandGroup(click.Group):
             _say(*messages_of(error))
             sys.exit(exit_code_of(error))
         except MemoryError:
-            _say("out of memory: a smaller --select needs less")
+            _say("out of memory; select fewer elements with --select")
             sys.exit(ERROR)
         finally:
             name_arguments(name_before)
+
+
+def _tidy(error: click.ClickException) -> None:
+    """Escape control characters in an error of the command line, and keep only the nearest of its suggestions."""
+    vars(error)["message"] = printable(error.message)
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        from difflib import get_close_matches
+
+        # Without the dashes, because these make any two short names similar.
+        names = {each.lstrip("-"): each for each in error.possibilities}
+        near = get_close_matches(error.option_name.lstrip("-"), names, n=1)
+        vars(error)["possibilities"] = [names[name] for name in near]
 
 
 def messages_of(error: BaseException) -> list[str]:
@@ -133,32 +164,9 @@ def _say(message: str, *notes: str) -> None:
 @click.group(
     cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="TARGET, SRC and DST are URLs (s3://, gs://, az://, https://, ...), local paths, or zip archives. A path of "
-    "a node may follow: s3://bucket/era5.zarr/t2m.",
+    epilog="TARGET, SRC and DST are URLs (s3://, gs://, az://, https://, ...), local paths or zip archives. To name an "
+    "array or group in a store, append its path: s3://bucket/era5.zarr/t2m.",
 )
 @click.version_option(__version__, "-V", "--version", message="aiozarr %(version)s")
 def ROOT() -> None:  # noqa: N802  # a constant: the root command
-    """Zarr arrays and groups in object stores and files."""
-
-
-# The line with \b alone keeps the lines of its paragraph.
-_COMPLETION_HELP = """Print the script of shell completion; run it at the start of a shell.
-
-\b
-bash, in ~/.bashrc:                   eval "$(aiozarr completion bash)"
-zsh, in ~/.zshrc:                     eval "$(aiozarr completion zsh)"
-fish, in ~/.config/fish/config.fish:  aiozarr completion fish | source
-"""
-
-
-@click.command(help=_COMPLETION_HELP)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
-    """Print the script of shell completion."""
-    from click.shell_completion import get_completion_class
-
-    root = context.find_root().command
-    kind = get_completion_class(shell)
-    assert kind is not None
-    sys.stdout.write(kind(root, {}, "aiozarr", "_AIOZARR_COMPLETE").source() + "\n")
+    """Read, copy, check and change Zarr arrays in object stores, on web servers and on disk."""

@@ -16,6 +16,7 @@ import click
 from aiozarr.cli.command_group import option_text
 from aiozarr.cli.copy_commands import RESUME_COMMAND, advising_resume
 from aiozarr.cli.exit_codes import ERROR, PARTIAL
+from aiozarr.cli.help import command
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import name_selection, select_option
@@ -35,7 +36,7 @@ def parse_size(text: str) -> int:
     """Return the number of bytes of a text such as 512M or 2GiB; units are binary."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size, such as 512M or 2GiB")
+        raise ValueError(f"{text!r} is not a size, such as 512M or 2GiB")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
@@ -49,7 +50,7 @@ def parse_lengths(text: str) -> Any:
             return {name.strip(): int(length) for name, _, length in [item.partition("=") for item in items]}
         return tuple([int(item) for item in items])
     except ValueError:
-        raise ValueError(f"{text!r} is no lengths, such as 24,90,180 or time=24,lat=-1") from None
+        raise ValueError(f"{text!r} is not a list of lengths, such as 24,90,180 or time=24,lat=-1") from None
 
 
 def parse_codec(text: str) -> Any:
@@ -57,50 +58,64 @@ def parse_codec(text: str) -> Any:
     try:
         return json.loads(text) if text.lstrip().startswith("{") else text
     except ValueError as error:
-        raise ValueError(f"{text!r} is no JSON: {error}") from None
+        raise ValueError(f"{text!r} is not JSON: {error}") from None
 
 
 _lengths = ParsedType("LENGTHS", parse_lengths)
-_overwrite = click.option("--overwrite", is_flag=True, help="First erase everything that is stored at DST.")
-_resume = click.option("--resume", is_flag=True, help="Continue an interrupted run, and skip the tasks that were done.")
-_max_memory = click.option(
-    "--max-memory", type=ParsedType("SIZE", parse_size), help="Bytes in memory per process, such as 512M."
+
+
+@command(
+    "aiozarr convert --chunks time=-1,lat=10,lon=10 era5.zarr/t2m series.zarr",
+    "aiozarr convert --zarr-format 3 old.zarr new.zarr",
 )
-_workers = click.option("--workers", type=click.IntRange(1), help="The number of processes that convert.")
-
-
-@click.command()
 @click.argument("src")
 @click.argument("dst")
-@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The format [default: as SRC].")
-@click.option("--chunks", type=_lengths, help="Chunks: 24,90,180, time=24,lat=-1 or auto [default: as SRC].")
-@click.option("--shards", type=_lengths, help="Shards in the same forms; none: no shards [default: as SRC].")
+@click.option("--zarr-format", type=click.Choice(["1", "2", "3"]), help="The Zarr format of DST [default: as SRC].")
+@click.option(
+    "--chunks",
+    type=_lengths,
+    help="The chunk shape: 24,90,180 by position, time=24,lat=-1 by name (-1: the whole dimension), or auto "
+    "[default: as SRC].",
+)
+@click.option("--shards", type=_lengths, help="The shard shape in the same forms, or none [default: as SRC].")
 @click.option(
     "--codec",
     "codecs",
     type=ParsedType("CODEC", parse_codec),
     multiple=True,
-    help="A codec by name or as JSON; may be repeated [default: as SRC].",
+    help="A codec by name or as JSON. Can be repeated [default: as SRC].",
 )
-@click.option("--dtype", help="The type of the elements, such as float32.")
+@click.option("--dtype", help="The data type of DST, such as float32 [default: as SRC].")
 @click.option(
     "--casting",
     type=click.Choice(["checked", "same_value", "same_kind", "unsafe"]),
     default="checked",
     show_default=True,
-    help="The rule of casts to --dtype.",
+    help="Which conversions to --dtype are allowed.",
 )
 @select_option
-@click.option("--max-amplification", type=float, default=3.0, show_default=True, help="Repeated reads at most.")
-@click.option("--temporary", metavar="URL", help="The location of intermediate arrays [default: below DST].")
-@_max_memory
-@_workers
-@_overwrite
-@_resume
 @click.option(
-    "--on-error", type=click.Choice(["raise", "continue"]), default="raise", show_default=True, help="As in cp."
+    "--max-amplification",
+    type=float,
+    default=3.0,
+    show_default=True,
+    help="Use intermediate arrays if SRC would be read more than this many times.",
 )
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the plan, and convert nothing.")
+@click.option("--temporary", metavar="URL", help="Where to store intermediate arrays [default: below DST].")
+@click.option(
+    "--max-memory", type=ParsedType("SIZE", parse_size), help="Use at most this much memory per process, such as 512M."
+)
+@click.option("--workers", type=click.IntRange(1), help="Convert with this many processes.")
+@click.option("--overwrite", is_flag=True, help="Delete everything that is stored at DST first.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted conversion, and skip its finished tasks.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "continue"]),
+    default="raise",
+    show_default=True,
+    help="Stop at the first region that fails, or convert all others and exit with status 6.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Print the plan, and convert nothing.")
 @copy_store_options
 @output_options
 def convert(
@@ -119,9 +134,10 @@ def convert(
     out: Output,
     **options: Any,
 ) -> None:
-    """Convert the array or the tree SRC into a new one at DST: another format, chunks, shards, codecs or type.
+    """Write a copy of the array or group SRC to DST, with another format, chunks, shards, codecs or data type.
 
-    With --dry-run only the plan is printed: how much is read, written and held in memory.
+    Everything that no option changes is kept. A DST that contains objects is refused without --overwrite or --resume.
+    The plan that --dry-run prints says how much is read, written and held in memory.
     """
     from aiozarr import conversion
 
@@ -160,7 +176,7 @@ def convert(
 
 
 def _begin_worker() -> None:
-    """Let errors from this process name options, and end it with its parent, which may be killed."""
+    """Name options in the errors of this process, and end it when its parent ends, even if that is killed."""
     from multiprocessing import parent_process
 
     name_arguments(option_text)
@@ -203,7 +219,7 @@ def _print_report(report: ConversionReport, out: Output) -> None:
         out.record({"type": "report", **record}, "")
     out.say(*str(report).split("\n"))
     if report.failed:
-        out.say(f"what was converted remains: {RESUME_COMMAND}")
+        out.say(f"the converted chunks are kept; {RESUME_COMMAND}")
         for region, error in report.failed if out.quiet else ():
             out.complain(f"{region}: {error}")
         sys.exit(PARTIAL)

@@ -1,4 +1,4 @@
-"""The commands cp and sync: objects as they are stored, from anywhere to anywhere."""
+"""The commands cp and sync: copy objects as they are stored, from any store to any other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aiozarr.cli.exit_codes import PARTIAL
+from aiozarr.cli.help import command
 from aiozarr.cli.object_commands import find_object
-from aiozarr.cli.output import Output, bytes_text, output_options
+from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.targets import (
     StorageOptions,
     TargetOptions,
@@ -23,15 +24,17 @@ from aiozarr.cli.targets import (
     parent_and_key,
     run,
 )
+from aiozarr.common.formatting import readable_bytes
 from aiozarr.errors import CopyError, NodeNotFoundError, NodeTypeError
 
 if TYPE_CHECKING:
+    from aiozarr.common.progress import Progress
     from aiozarr.model import Entry
     from aiozarr.settings import Settings
     from aiozarr.transfer import CopyReport
 
 OBJECT_OPTIONS = ("overwrite", "resume", "verify", "delete", "skip_equal", "size_only", "dry_run")
-"""The options that the copy of one object has."""
+"""The options that apply to the copy of a single object."""
 RESUME_COMMAND = "the same command with --resume continues"
 
 
@@ -44,66 +47,75 @@ def _copy_options(function: Any) -> Any:
 _COPY_OPTIONS = (
     include_option,
     exclude_option,
-    click.option("--resume", is_flag=True, help="Continue an interrupted copy, and skip what it has copied."),
+    click.option(
+        "--resume", is_flag=True, help="Continue an interrupted copy, and skip the objects that it has copied."
+    ),
     click.option(
         "--verify",
         type=click.Choice(["size", "checksum", "none"]),
         default="size",
         show_default=True,
-        help="Check the size of each object, or compare all bytes of it with those that were read.",
+        help="Compare the size of each copied object, or with checksum also all its bytes: through the MD5 that DST "
+        "reports, or by reading them back.",
     ),
-    click.option("-c", "--checksum", is_flag=True, help="The same as --verify checksum."),
-    click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Write nothing, and list what would be done."),
+    click.option("-n", "--dry-run", is_flag=True, help="List what would be copied and deleted, and write nothing."),
     click.option(
         "--on-error",
         type=click.Choice(["raise", "continue"]),
         default="raise",
         show_default=True,
-        help="Stop at the first object that fails, or copy the others; the exit status is then 6.",
+        help="Stop at the first object that fails, or copy all others and exit with status 6.",
     ),
     click.option(
-        "--transfers",
-        "--numworkers",
+        "--max-requests",
         type=click.IntRange(1),
-        help="Requests at a time [default: adapted to the store].",
+        help="Send at most this many requests at a time [default: adapted to the store].",
     ),
 )
 
 
-@click.command()
+@command("aiozarr cp s3://bucket/era5.zarr era5.zarr", "aiozarr cp --verify checksum era5.zarr/t2m t2m.zarr")
 @click.argument("src")
 @click.argument("dst")
-@click.option("-r", "--recursive", is_flag=True, hidden=True, help="Stores are copied with everything in them anyway.")
 @click.option(
-    "--overwrite", is_flag=True, help="Replace copied nodes and objects of the same key at DST, and keep the others."
+    "-r", "--recursive", is_flag=True, help="Has no effect: stores are always copied whole, unlike with cp(1)."
+)
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace objects at DST that have the same key, and delete chunks and metadata documents of the copied arrays "
+    "and groups that SRC does not have. Everything else at DST is kept.",
 )
 @_copy_options
 @copy_store_options
 @output_options
 def cp(src: str, dst: str, recursive: bool, overwrite: bool, **options: Any) -> None:
-    """Copy the store, the node or the object SRC, so that DST is its copy: DST/zarr.json exists afterwards.
+    """Copy the store, array, group or object SRC to DST.
 
-    Objects are copied as they are stored. Each appears whole or not at all, and metadata documents are written last: an
-    interrupted copy never looks complete. Consolidated metadata of groups above DST are updated.
+    DST becomes the copy itself: 'cp era5.zarr copy.zarr' writes copy.zarr/zarr.json. Objects are copied as they are
+    stored. Each appears whole or not at all, and metadata documents are written last, so an interrupted copy never
+    looks complete. Consolidated metadata of the groups above DST are updated.
+
+    A DST that contains objects is refused without --overwrite or --resume.
     """
     _copy(src, dst, overwrite=overwrite, delete=False, skip_equal=False, size_only=False, **options)
 
 
-@click.command()
+@command("aiozarr sync s3://bucket/era5.zarr era5.zarr", "aiozarr sync --delete --dry-run era5.zarr mirror.zarr")
 @click.argument("src")
 @click.argument("dst")
-@click.option("--delete", is_flag=True, help="Remove objects that DST has and SRC lacks.")
-@click.option("--size-only", is_flag=True, help="Chunks of equal size are equal, whatever their bytes are.")
+@click.option("--delete", is_flag=True, help="Delete everything at DST that SRC does not have.")
+@click.option("--size-only", is_flag=True, help="Treat chunks of equal size as equal, without comparing their bytes.")
 @_copy_options
 @copy_store_options
 @output_options
 def sync(src: str, dst: str, delete: bool, size_only: bool, **options: Any) -> None:
-    """Copy SRC onto DST, and with --delete make DST equal to SRC.
+    """Copy everything from SRC to DST that has changed, and with --delete make DST equal to SRC.
 
-    Objects that are equal by size and MD5, by the bytes of local files, or as DST has recorded after an earlier sync,
-    are not copied again. Chunks of copied
-    arrays that SRC does not store are removed at DST. With --delete all that SRC lacks is removed at the end. Nothing
-    is removed if SRC is empty or missing.
+    Objects are skipped if they are equal by size and MD5, by the bytes of local files, or by the versions that an
+    earlier sync recorded at DST. Objects at DST with the same key are replaced, and chunks of copied arrays that SRC
+    does not store are deleted. Everything else at DST is kept without --delete. Nothing is deleted if SRC is empty or
+    missing.
     """
     _copy(src, dst, overwrite=True, delete=delete, skip_equal=True, size_only=size_only, **options)
 
@@ -113,34 +125,34 @@ def _copy(
     dst: str,
     *,
     verify: str,
-    checksum: bool,
-    transfers: int | None,
+    max_requests: int | None,
     stores: TargetOptions,
     out: Output,
     **options: Any,
 ) -> None:
     from aiozarr.settings import Settings
 
-    chosen = "checksum" if checksum or verify == "checksum" else "size" if verify == "size" else None
-    settings = Settings() if transfers is None else Settings(max_requests=transfers)
+    settings = Settings() if max_requests is None else Settings(max_requests=max_requests)
     source, destination = stores.of(src, "source"), stores.of(dst, "destination")
-    options["verify"] = chosen
+    options["verify"] = None if verify == "none" else verify
     try:
         with advising_resume():
             report = _copy_store(src, dst, options, source, destination, settings, out)
     except CopyError as error:
         if error.failed:
-            error.add_note(f"what was copied remains: {RESUME_COMMAND}")
+            error.add_note(f"the copied objects are kept; {RESUME_COMMAND}")
+        elif "--overwrite" in str(error):
+            error.add_note("to bring an existing copy up to date, use sync")
         raise
     _print_report(report, src, dst, out)
     if report.failed:
-        out.say(f"what was copied remains: {RESUME_COMMAND}")
+        out.say(f"the copied objects are kept; {RESUME_COMMAND}")
         sys.exit(PARTIAL)
 
 
 @contextmanager
 def advising_resume() -> Iterator[None]:
-    """Add to an interruption that --resume continues the command."""
+    """Say in the message of an interruption that --resume continues the command."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -167,7 +179,7 @@ def _copy_store(
     if os.path.isfile(src) and not is_archive:
         return copy_object(run(lambda: find_object(src, source)))
     try:
-        with out.progress("copying") as progress:
+        with out.progress(_title) as progress:
             return run(
                 lambda: copy(
                     src,
@@ -180,12 +192,16 @@ def _copy_store(
                 )
             )
     except (NodeNotFoundError, NodeTypeError, CopyError) as error:
-        # Look for an object only now, because a store would need a request more. An archive without a node, or with a
-        # damaged directory, is not copied as an object: that would look like success.
+        # Look for an object only now, because that takes a request more. An archive without a node, or with a damaged
+        # directory, is not copied as an object, because that would look like success.
         has_failures = isinstance(error, CopyError) and bool(error.failed)
         if is_archive or has_failures or (found := run(lambda: find_object(src, source))) is None:
             raise
     return copy_object(found)
+
+
+def _title(progress: Progress) -> str:
+    return "copying" if progress.bytes_done else "comparing"
 
 
 async def _copy_object(
@@ -227,11 +243,11 @@ def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
         for key, error in report.failed:
             out.complain(f"{key}: {error}")
     if report.skipped and not (report.objects or report.deleted or report.failed):
-        out.say(f"{dst} has all {report.skipped:,} objects already")
+        out.say(f"{dst} already has all {report.skipped:,} objects")
     elif report.objects != 1 or report.metadata_documents or report.dry_run or report.failed or report.changed:
         out.say(*str(report).split("\n"))
     else:
-        out.say(f"{src} -> {dst}: {bytes_text(report.bytes)}")
+        out.say(f"{src} -> {dst}: {readable_bytes(report.bytes)}")
 
 
 REPORT_NAMES = (
@@ -241,6 +257,6 @@ REPORT_NAMES = (
 
 
 def print_planned(planned: Iterable[tuple[str, str]], out: Output) -> None:
-    """Print what a dry run would do: a line for each key."""
+    """Print a line for each action of a dry run."""
     for action, key in planned:
         out.record({"type": "object", "action": action, "key": key}, f"{action:<6} {key}")

@@ -1,4 +1,4 @@
-"""The exit status of an error: rclone's numbers, and those of shells for signals."""
+"""The exit status of an error: rclone's numbers, and for signals the numbers of shells."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from aiozarr.errors import (
 
 OK = 0
 ERROR = 1
-"""An error without a number of its own, and a check that has found differences or bad objects."""
+"""Any other error, or `diff`, `verify` or `validate` found something."""
 USAGE = 2
 """The command line is wrong: an unknown option, a missing argument, an invalid value."""
 NODE_NOT_FOUND = 3
-"""There is no array, no group and nothing else below the target, or its bucket does not exist."""
+"""Nothing is stored at the target, or its bucket does not exist."""
 OBJECT_NOT_FOUND = 4
-"""There is no object of this key."""
+"""There is no object with this key."""
 TEMPORARY = 5
 """A temporary error remained after all retries: the same command may succeed later."""
 PARTIAL = 6
-"""Some objects failed, and all others were done (`--on-error continue`)."""
+"""Some objects failed, and the others were copied or converted (`--on-error continue`)."""
 FATAL = 7
-"""Repeating does not help: the credentials are wrong, or do not allow it."""
+"""The credentials are wrong, or do not allow it. Repeating the command does not help."""
+HANGUP = 129
+"""SIGHUP: the terminal was closed. `--resume` continues the copy or conversion."""
 INTERRUPTED = 130
 """Ctrl-C. `--resume` continues the copy or conversion."""
 BROKEN_PIPE = 141
-"""The reader of standard output has closed it, as `| head` does."""
-HANGUP = 129
-"""SIGHUP, as when the terminal is closed: as Ctrl-C, and then the process ends by the signal."""
+"""The reader of standard output closed it, as `| head` does."""
 TERMINATED = 143
-"""SIGTERM: as Ctrl-C."""
+"""SIGTERM. `--resume` continues the copy or conversion."""
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by SIGTERM or SIGHUP: as Ctrl-C, with another exit status."""
+    """SIGTERM or SIGHUP ends the process. It is handled like Ctrl-C, with another exit status."""
 
     status = TERMINATED
 
@@ -53,13 +53,13 @@ def exit_code_of(error: BaseException) -> int:
         if isinstance(each, NodeNotFoundError):
             return NODE_NOT_FOUND
         if isinstance(each, StoreError) and each.status == 404:
-            return NODE_NOT_FOUND  # a missing object is no error of the store: the bucket does not exist
+            return NODE_NOT_FOUND  # stores raise it only if the bucket does not exist
         if isinstance(each, FileNotFoundError):
             return OBJECT_NOT_FOUND
         if isinstance(each, StoreError) and each.retryable:
             return TEMPORARY
         if isinstance(each, CopyError):
-            # An error about many objects is as bad as that of the first of them.
+            # An error about many objects has the status of the first of them.
             seen += [of_key for _, of_key in each.failed[:1]] or ([each.__cause__] if each.__cause__ else [])
         elif isinstance(each, EraseError):
             seen += list(each.failures.values())[:1]

@@ -1,4 +1,4 @@
-"""Commands on nodes and their metadata: info, tree, consolidate and plan."""
+"""Commands on nodes and their metadata: info, tree, mv, consolidate and plan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from aiozarr.cli.help import command
 from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.selections import select_option, select_view
-from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, run, store_options
+from aiozarr.cli.targets import StorageOptions, TargetOptions, iterated, local_path, run, store_options
 from aiozarr.common.formatting import format_count
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ async def with_array(target: str, options: StorageOptions, function: Callable[[A
     """Open the array `target` and await `function` with it.
 
     Raises:
-        NodeTypeError: there is a group; the error names the arrays in it.
+        NodeTypeError: it is a group; the error names the arrays in it.
     """
 
     async def use(node: Array | Group) -> T:
@@ -53,22 +54,25 @@ async def check_array(node: Array | Group, target: str) -> Array:
 
     if isinstance(node, Array):
         return node
-    error = NodeTypeError(f"{target} is a group, and an array is needed", url=node.url, path=node.path)
+    error = NodeTypeError(f"{target} is a group, not an array", url=node.url, path=node.path)
     if node.metadata.consolidated is not None or node.store.supports.listable:
         names = [name async for name, _ in node.arrays()]
         if names:
             shown = ", ".join(names[:10]) + (" and others" if len(names) > 10 else "")
-            error.message += f": its arrays are {shown}; write {target.rstrip('/')}/{names[0]}"
+            error.message += f"; its arrays are {shown}: name one of them, such as {target.rstrip('/')}/{names[0]}"
     raise error
 
 
-@click.command()
+@command("aiozarr info s3://bucket/era5.zarr", "aiozarr info --attributes era5.zarr/t2m")
 @click.argument("target")
-@click.option("-a", "--attributes", is_flag=True, help="The attributes too.")
+@click.option("-a", "--attributes", is_flag=True, help="Show the attributes too.")
 @store_options
 @output_options
 def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> None:
-    """Show the metadata of the array or group TARGET, and count its stored objects by listing them."""
+    """Show the metadata of the array or group TARGET.
+
+    Stored objects and their bytes are counted by listing them.
+    """
 
     async def facts(node: Array | Group) -> tuple[Any, dict[str, Any], tuple[str | None, ...] | None]:
         return await node.info(), dict(node.attrs), getattr(node, "dimension_names", None)
@@ -89,17 +93,18 @@ def info(target: str, attributes: bool, stores: TargetOptions, out: Output) -> N
     out.record(record, *lines)
 
 
-@click.command()
+@command("aiozarr tree s3://bucket/era5.zarr", "aiozarr tree --depth 1 era5.zarr")
 @click.argument("target")
-@click.option("-L", "--level", "--max-depth", "level", type=click.IntRange(1), help="Descend only this many levels.")
+@click.option("-L", "--depth", type=click.IntRange(1), help="Show only this many levels.")
 @store_options
 @output_options
-def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> None:
-    """Show the groups and arrays below TARGET, arrays with shape and type.
+def tree(target: str, depth: int | None, stores: TargetOptions, out: Output) -> None:
+    """Show the groups and arrays below TARGET, with the shapes and types of the arrays.
 
-    With consolidated metadata one request is enough. A node that cannot be read is shown with the reason.
+    If the store has consolidated metadata, this takes one request. An array or group that cannot be read is shown with
+    the reason.
     """
-    depth = None if level is None else level - 1
+    depth = None if depth is None else depth - 1
     options = stores.of(target)
     if out.as_json:
         with iterated(_node_records(target, options, depth)) as items:
@@ -120,7 +125,7 @@ def tree(target: str, level: int | None, stores: TargetOptions, out: Output) -> 
 async def _node_records(
     target: str, options: StorageOptions, depth: int | None
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the JSON object of each node, the root first."""
+    """Yield the record of each node, the root first."""
     from aiozarr.hierarchy import Group
     from aiozarr.hierarchy.internal import listed_levels, open_node
 
@@ -149,12 +154,73 @@ def _node_record(name: str, metadata: Any) -> dict[str, Any]:
     }
 
 
-@click.command()
+@command(
+    "aiozarr mv era5.zarr/t2m era5.zarr/surface/t2m", "aiozarr mv s3://bucket/era5.zarr/v10 s3://bucket/era5.zarr/v"
+)
+@click.argument("src")
+@click.argument("dst")
+@store_options
+@output_options
+def mv(src: str, dst: str, stores: TargetOptions, out: Output) -> None:
+    """Move the array or group SRC to the name DST in the same store.
+
+    Stores cannot rename, so every object is copied and then erased. SRC disappears only after DST is complete; if the
+    command is interrupted, the same command continues. A DST that exists is never replaced. Consolidated metadata of
+    the groups above are updated.
+
+    To move to another store, use cp and then rm -r.
+    """
+    group, old, new = _common_group(src, dst)
+
+    async def move() -> None:
+        from aiozarr.errors import NodeExistsError, NodeNotFoundError
+        from aiozarr.hierarchy import open_group
+        from aiozarr.hierarchy.internal import group_keys
+
+        async with await open_group(group, mode="r+", storage_options=stores.of(group)) as opened:
+            # Below a directory or bucket without a document, SRC and DST are stores of their own.
+            if not any([await opened.store.stat(key) for key in group_keys()]):
+                raise NodeNotFoundError(f"{src} and {dst} are not in the same store; {_ACROSS_STORES}", url=group)
+            try:
+                await opened.move(old, new)
+            except NodeExistsError as error:
+                error.message = f"something else is already stored at {dst}, and mv never replaces it"
+                raise
+
+    run(move)
+    if out.as_json:
+        out.record({"source": src, "destination": dst}, "")
+    out.say(f"{src} -> {dst}")
+
+
+_ACROSS_STORES = "use cp and then rm -r to move between stores"
+
+
+def _common_group(source: str, destination: str) -> tuple[str, str, str]:
+    """Return the location that contains both targets, and their paths in it.
+
+    Raises:
+        UsageError: they are not in the same store, or one is inside the other.
+    """
+    old, new = [(local_path(target) or target).rstrip("/").split("/") for target in (source, destination)]
+    common = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    group = "/".join(old[:common])
+    if not group or group.endswith(":/"):
+        raise click.UsageError(f"{source} and {destination} are not in the same store; {_ACROSS_STORES}")
+    if common in (len(old), len(new)):
+        raise click.UsageError(f"{source} cannot be moved to {destination}, because one contains the other")
+    return group, "/".join(old[common:]), "/".join(new[common:])
+
+
+@command("aiozarr consolidate era5.zarr", "aiozarr consolidate s3://bucket/era5.zarr")
 @click.argument("target")
 @store_options
 @output_options
 def consolidate(target: str, stores: TargetOptions, out: Output) -> None:
-    """Store the metadata of all nodes below the group TARGET in the group, so that one request opens it."""
+    """Write the metadata of everything below the group TARGET into its own document.
+
+    Readers then open the whole group with one request. Consolidate again after other programs have changed the group.
+    """
 
     async def work() -> tuple[str, int, int]:
         from aiozarr.hierarchy import consolidate_metadata
@@ -166,24 +232,24 @@ def consolidate(target: str, stores: TargetOptions, out: Output) -> None:
     url, zarr_format, nodes = run(work)
     if out.as_json:
         out.record({"url": url, "zarr_format": zarr_format, "nodes": nodes}, "")
-    out.say(f"{url}: metadata of {format_count(nodes, 'node')} consolidated")
+    out.say(f"{url}: consolidated metadata of {format_count(nodes, 'node')}")
 
 
-@click.command()
+@command("aiozarr plan s3://bucket/era5.zarr/t2m", "aiozarr plan --probe --select time=0:24 era5.zarr/t2m")
 @click.argument("target")
 @select_option
-@click.option("--probe", is_flag=True, help="Fetch shard indexes and sizes first: the exact requests and bytes.")
+@click.option("--probe", is_flag=True, help="Fetch shard indexes and sizes for an exact plan.")
 @store_options
 @output_options
 def plan(target: str, select: Any, probe: bool, stores: TargetOptions, out: Output) -> None:
-    """Show what reading the array TARGET, or a selection of it, would cost: requests and bytes.
+    """Show the requests and bytes that a read of the array TARGET, or of a selection, would take.
 
-    Without --probe these are bounds from the metadata alone.
+    Without --probe only metadata are fetched, and the plan has bounds instead of exact numbers.
     """
 
     async def make(array: Array) -> Plan:
         view = await select_view(array, select)
-        return await view.plan(probe=True) if probe else view.plan()
+        return await view.probe() if probe else view.plan()
 
     options = stores.of(target)
     found = run(lambda: with_array(target, options, make))

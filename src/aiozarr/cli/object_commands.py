@@ -1,9 +1,8 @@
-"""Commands on objects and prefixes, that is, on keys and bytes: ls, stat, du, rm and clean."""
+"""Commands on keys and bytes: ls, rm and clean."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aiozarr.cli import targets
-from aiozarr.cli.output import Output, bytes_text, output_options
+from aiozarr.cli.help import command
+from aiozarr.cli.output import Output, output_options
 from aiozarr.cli.targets import StorageOptions, TargetOptions
-from aiozarr.common.formatting import format_count
+from aiozarr.common.formatting import format_count, readable_bytes
 from aiozarr.errors import NodeNotFoundError, UnsupportedOperationError
 
 if TYPE_CHECKING:
@@ -22,43 +22,51 @@ if TYPE_CHECKING:
     from aiozarr.model import Entry
     from aiozarr.stores import Store
 
-_human = click.option(
-    "-H", "--human-readable", "--humanize", "human", is_flag=True, help="Sizes in KiB, MiB and so on."
-)
 
-
-@click.command()
+@command("aiozarr ls era5.zarr", "aiozarr ls -r -H s3://bucket/era5.zarr/t2m")
 @click.argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="All objects below, at any depth.")
-@click.option("-l", "--long", is_flag=True, help="With sizes and versions; --recursive always has the sizes.")
-@_human
+@click.option("-r", "--recursive", is_flag=True, help="List all objects below TARGET, with their sizes.")
+@click.option("-l", "--long", is_flag=True, help="Show sizes and versions (ETags).")
+@click.option("-H", "--human-readable", "human", is_flag=True, help="Show sizes in KiB, MiB and so on.")
 @targets.store_options
 @output_options
 def ls(target: str, recursive: bool, long: bool, human: bool, stores: TargetOptions, out: Output) -> None:
-    """List the objects and prefixes below TARGET, or with --recursive all objects.
+    """List the objects and prefixes in TARGET, or show the object TARGET.
 
-    Sizes are in bytes. Names are relative to TARGET; a prefix ends with a slash.
+    Keys are relative to TARGET, and prefixes end with a slash. Sizes are in bytes. A web server cannot list, but
+    'ls -l' shows one of its objects.
     """
     options = stores.of(target)
     found = False
-    if recursive:
-        with targets.iterated(targets.scan_batches(target, options)) as items:
-            for batch in items:
-                for entry in batch:
+
+    def show(entry: Entry) -> None:
+        _print_entry(out, entry, long=long or recursive, human=human, versions=long)
+
+    try:
+        if recursive:
+            with targets.iterated(targets.scan_batches(target, options)) as items:
+                for batch in items:
                     found = True
-                    _print_entry(out, entry, long=True, human=human, versions=long)
-    else:
-        entries, prefixes = targets.run(
-            lambda: targets.with_store(target, options, lambda store: _list_level(store, long or out.as_json))
-        )
-        found = bool(entries or prefixes)
-        for prefix in prefixes:
-            size = f"{'PRE':>12} " if long else ""
-            out.record({"type": "prefix", "key": prefix, "size": None, "version": None}, size + prefix)
-        for entry in entries:
-            _print_entry(out, entry, long=long, human=human, versions=long)
+                    for entry in batch:
+                        show(entry)
+        else:
+            entries, prefixes = targets.run(
+                lambda: targets.with_store(target, options, lambda store: _list_level(store, long or out.as_json))
+            )
+            found = bool(entries or prefixes)
+            for prefix in prefixes:
+                size = f"{'PRE':>12} " if long else ""
+                out.record({"type": "prefix", "key": prefix, "size": None, "version": None}, size + prefix)
+            for entry in entries:
+                show(entry)
+    except UnsupportedOperationError:
+        entry_of_target = targets.run(lambda: find_object(target, options))
+        if entry_of_target is None:
+            raise
+        show(entry_of_target)
+        return
     if not found:
-        _print_entry(out, targets.run(lambda: _require_object(target, options)), long=long, human=human, versions=long)
+        show(targets.run(lambda: _require_object(target, options)))
 
 
 async def _list_level(store: ScheduledStore, sizes: bool) -> tuple[list[Entry], list[str]]:
@@ -87,7 +95,7 @@ def _print_entry(out: Output, entry: Entry, *, long: bool, human: bool, versions
 def _size(size: int | None, human: bool) -> str:
     if size is None:
         return "-"
-    return bytes_text(size) if human else str(size)
+    return readable_bytes(size) if human else str(size)
 
 
 def _version_text(entry: Entry) -> str | None:
@@ -100,7 +108,7 @@ async def _require_object(target: str, options: StorageOptions) -> Entry:
 
     Raises:
         FileNotFoundError: there is none.
-        NodeNotFoundError: there is none, and `target` cannot be one.
+        NodeNotFoundError: there is none, and `target` cannot be the name of one.
     """
     entry = await find_object(target, options)
     if entry is None:
@@ -120,62 +128,18 @@ async def find_object(target: str, options: StorageOptions) -> Entry | None:
     )
 
 
-@click.command()
+@command("aiozarr rm -r --dry-run s3://bucket/era5.zarr/t2m", "aiozarr rm -r --include 't2m/c/0/*' era5.zarr")
 @click.argument("target")
-@targets.store_options
-@output_options
-def stat(target: str, stores: TargetOptions, out: Output) -> None:
-    """Show key, size and version of the object TARGET."""
-    entry = targets.run(lambda: find_object(target, stores.of(target)))
-    if entry is None:
-        raise FileNotFoundError(f"there is no object {target}; 'aiozarr ls' and 'aiozarr info' show prefixes and nodes")
-    record = {"url": target, "key": entry.key, "size": entry.size, "version": _version_text(entry)}
-    size = "unknown" if entry.size is None else f"{entry.size} B"
-    if entry.size is not None and entry.size >= 1024:
-        size += f" ({bytes_text(entry.size)})"
-    out.record(record, f"url     : {target}", f"size    : {size}", f"version : {_version_text(entry) or 'none'}")
-
-
-@click.command()
-@click.argument("target")
-@click.option("-d", "--depth", "--max-depth", default=0, type=click.IntRange(0), help="Also sums of this many levels.")
-@_human
-@targets.store_options
-@output_options
-def du(target: str, depth: int, human: bool, stores: TargetOptions, out: Output) -> None:
-    """Sum up the number and the bytes of the objects below TARGET."""
-    bytes_below: Counter[str] = Counter()
-    objects_below: Counter[str] = Counter()
-    unsized = 0
-    options = stores.of(target)
-    with targets.iterated(targets.scan_batches(target, options)) as items:
-        for batch in items:
-            for entry in batch:
-                segments = entry.key.split("/")[:-1][:depth]
-                unsized += entry.size is None
-                for level in range(len(segments) + 1):
-                    prefix = "".join([f"{segment}/" for segment in segments[:level]])
-                    bytes_below[prefix] += entry.size or 0
-                    objects_below[prefix] += 1
-    if not objects_below:
-        entry = targets.run(lambda: _require_object(target, options))
-        bytes_below[""], objects_below[""] = entry.size or 0, 1
-    if unsized:
-        out.say(f"aiozarr: {unsized} objects have no size in the listing, and count as 0 bytes")
-    for prefix in sorted(objects_below, reverse=True):
-        size, count = bytes_below[prefix], objects_below[prefix]
-        shown = bytes_text(size) if human else str(size)
-        text = f"{shown:>12} {count:>9} {prefix or target}"
-        out.record({"prefix": prefix, "objects": count, "bytes": size}, text)
-
-
-@click.command()
-@click.argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="Everything below TARGET: a node, or a whole store.")
+@click.option("-r", "--recursive", is_flag=True, help="Remove everything below TARGET: an array, a group or a store.")
 @targets.include_option
 @targets.exclude_option
-@click.option("-n", "--dry-run", "--dryrun", is_flag=True, help="Print the keys that would be removed.")
-@click.option("-f", "--force", is_flag=True, help="Also a directory without a node, and the working or home directory.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print the keys that would be removed, and remove nothing.")
+@click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    help="Also remove a directory that contains no array or group, the working directory, or the home directory.",
+)
 @targets.store_options
 @output_options
 def rm(
@@ -190,8 +154,8 @@ def rm(
 ) -> None:
     """Remove the object TARGET, or with --recursive everything below it.
 
-    The documents of nodes are removed first: an interrupted removal leaves no array that reads as fill values.
-    Consolidated metadata of groups above are updated. If TARGET is a link, only the link is removed.
+    Metadata documents are removed first, so an interrupted removal leaves no array that reads as fill values. The
+    consolidated metadata of groups above TARGET are updated. If TARGET is a symbolic link, only the link is removed.
     """
     from aiozarr.metadata.format_rules import document_write_order
     from aiozarr.transfer.copy_rules import KeyFilter
@@ -199,14 +163,16 @@ def rm(
     options = stores.of(target)
     if not recursive:
         if include or exclude:
-            raise click.UsageError("--include and --exclude go with --recursive")
+            raise click.UsageError("--include and --exclude need --recursive")
         _remove_object(target, options, dry_run=dry_run, out=out)
         return
     wanted = KeyFilter(include, exclude)
-    path = _local_path(target)
+    path = targets.local_path(target)
     if path is not None and os.path.islink(path):
         if dry_run or wanted or out.as_json:
-            raise click.UsageError(f"{target} is a link: only the link would be removed; name the directory behind it")
+            raise click.UsageError(
+                f"{target} is a symbolic link, and only the link would be removed; name the directory it points to"
+            )
         targets.run(lambda: _remove_link(path))
         out.say(f"removed the link {target}")
         return
@@ -217,7 +183,7 @@ def rm(
     if dry_run or wanted or out.as_json:
         with targets.iterated(targets.scan_batches(target, options)) as batches:
             for batch in batches:
-                batch = [entry for entry in batch if not entry.below_link]  # what is never removed
+                batch = [entry for entry in batch if not entry.below_link]  # never removed
                 found += [entry for entry in batch if wanted.matches(entry.key)]
                 others = [entry.key for entry in batch if not wanted.matches(entry.key)]
                 kept += [key for key in others if document_write_order(key) is not None]
@@ -233,17 +199,18 @@ def rm(
     out.say(f"{'would remove' if dry_run else 'removed'} {counted}")
 
 
-@click.command()
+@command("aiozarr clean era5.zarr", "aiozarr clean --delete s3://bucket/era5.zarr")
 @click.argument("target")
-@click.option("--delete", is_flag=True, help="Remove what is listed.")
+@click.option("--delete", is_flag=True, help="Remove the leftovers that are found.")
 @targets.store_options
 @output_options
 def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None:
-    """List, and with --delete remove, leftovers of killed aiozarr processes at TARGET that are at least an hour old.
+    """List leftovers of killed aiozarr processes at TARGET, and with --delete remove them.
 
-    On a local disk these are temporary files without a writer, beside zip archives too. In other stores these are the
-    probe objects of a test for conditional writes, and on S3 the unfinished uploads of copies. Files and uploads of
-    other programs stay, and so do journals, because --resume needs them.
+    Only leftovers that are at least an hour old are listed. On a local disk these are temporary files that no process
+    writes any more, next to zip archives too. In other stores they are the test objects that show whether a server
+    supports conditional writes, and on S3 the unfinished uploads of copies. Files and uploads of other programs are
+    never touched. Journals are kept because --resume needs them.
     """
     from aiozarr import transfer
 
@@ -254,35 +221,24 @@ def clean(target: str, delete: bool, stores: TargetOptions, out: Output) -> None
     out.say(f"{'removed' if delete else 'found'} {format_count(len(found), 'leftover')}")
 
 
-def _local_path(target: str) -> str | None:
-    """Return the absolute path of a target on the local disk; None for all others."""
-    from aiozarr.stores import LocalStore, from_url
-
-    scheme, mark, rest = target.partition("://")
-    if mark and scheme.lower() not in ("file", "local"):  # fsspec opens local:// as well
-        return None
-    store = from_url(f"file://{rest}" if mark else target)
-    return store.root if isinstance(store, LocalStore) else None
-
-
 def _check_removable(target: str, path: str | None, options: StorageOptions) -> None:
-    """Refuse to remove a directory that the user needs, or that has nothing to do with Zarr.
+    """Refuse to remove a directory that the user needs, or that contains nothing of Zarr.
 
     Raises:
-        UsageError: the target is the working directory, the home directory, or a directory above one of them.
-        NodeNotFoundError: objects are stored there, and no node.
+        UsageError: the target is or contains the working directory or the home directory.
+        NodeNotFoundError: objects are stored there, but no array or group.
     """
     from aiozarr.metadata.format_rules import document_write_order
 
     if path is not None:
         place = os.path.join(os.path.realpath(path), "")
         kept: dict[str, str] = {}
-        with suppress(FileNotFoundError):  # it was deleted, so there is nothing to keep
+        with suppress(FileNotFoundError):  # it was deleted
             kept["the working directory"] = os.getcwd()
         kept["the home directory"] = os.path.expanduser("~")
         for name, used in kept.items():
             if os.path.join(os.path.realpath(used), "").startswith(place):
-                raise click.UsageError(f"{target} is {name}, or above it; --force removes it anyway")
+                raise click.UsageError(f"{target} is {name}, or contains it; --force removes it anyway")
     has_objects = False
     with (
         suppress(UnsupportedOperationError),
@@ -294,12 +250,12 @@ def _check_removable(target: str, path: str | None, options: StorageOptions) -> 
                 return
     if has_objects:
         raise NodeNotFoundError(
-            f"there is no array and no group at or below {target}; --force removes what is stored there", url=target
+            f"there is no array or group at or below {target}; --force removes everything stored there", url=target
         )
 
 
 async def _remove_link(path: str) -> None:
-    """Remove a link to a directory, and the node behind it from consolidated metadata above."""
+    """Remove a link to a directory, and its node from the consolidated metadata above."""
     from aiozarr.hierarchy.internal import delete_node, run_at_target
 
     directory, name = os.path.split(path)
@@ -316,7 +272,7 @@ async def _remove_link(path: str) -> None:
 def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:
     entry = targets.run(lambda: find_object(target, options))
     if entry is None:
-        raise FileNotFoundError(f"there is no object {target}; --recursive removes everything below a prefix")
+        raise FileNotFoundError(f"there is no object {target}; --recursive removes an array, a group or a store")
     if not dry_run:
         location, _ = targets.parent_and_key(target)
         targets.run(lambda: targets.with_store(location, options, lambda store: store.erase(entry.key)))
@@ -335,7 +291,7 @@ def _print_removed(found: Sequence[Entry], *, dry_run: bool, out: Output) -> Non
 
 
 async def _remove_chosen(target: str, options: StorageOptions, keys: list[str], kept: list[str]) -> None:
-    """Remove the objects `keys` below `target`; the documents `kept` stay."""
+    """Remove the objects `keys` below `target`, and keep the documents `kept`."""
     from aiozarr.hierarchy.internal import erase_objects
 
     await _change(target, options, lambda access: erase_objects(access, keys, kept))
@@ -350,11 +306,11 @@ async def _remove_all(target: str, options: StorageOptions) -> None:
 
 async def _change(target: str, options: StorageOptions, change: Callable[[NodeAccess], Awaitable[None]]) -> Store:
     """Await `change` with the access to `target`. Return its store, which is closed."""
-    from aiozarr.hierarchy.internal import check_store_writeable, run_at_target
+    from aiozarr.hierarchy.internal import check_store_writable, run_at_target
 
     async def work(access: NodeAccess, owns_store: bool) -> Store:
         try:
-            check_store_writeable(access.store)
+            check_store_writable(access.store)
             await change(access)
         finally:
             await access.store.aclose()
@@ -364,10 +320,10 @@ async def _change(target: str, options: StorageOptions, change: Callable[[NodeAc
 
 
 async def _remove_container(store: Store) -> None:
-    """Remove the directory or the archive of an emptied store. It stays if another program has written to it.
+    """Remove the directory or the archive of an emptied store, unless another program has written to it.
 
     Raises:
-        StoreError: a directory still holds names that are not keys.
+        StoreError: a directory still contains names that are not keys.
     """
     from aiozarr.errors import StoreError
     from aiozarr.stores import LocalStore
@@ -383,7 +339,7 @@ async def _remove_container(store: Store) -> None:
 
         if left := await in_thread(remove):
             names = ", ".join([name.decode(errors="backslashreplace") for name in left[:5]])
-            message = f"not everything was removed: left are {names}, which hold or are names that aiozarr cannot store"
+            message = f"not everything was removed: {names} remain, because aiozarr cannot use their names as keys"
             raise StoreError(message, store=store.url)
     elif store.url.startswith("zip::") and store.parent_store() is None:
         from aiozarr.stores.zip.local_zip import LocalZipStore

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isfinite
 from time import monotonic
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
 
-from aiozarr.common.formatting import printable
+from aiozarr.common.formatting import printable, readable_bytes
 
 if TYPE_CHECKING:
     from aiozarr.common.progress import Progress
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 SHOW_AFTER_SECONDS = 0.5
 """Shorter work shows no progress, and does not import rich."""
 LINE_SECONDS = 5.0
-"""Delay between two lines of progress where standard error is no terminal."""
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+"""Delay between two lines of progress if standard error is not a terminal."""
+
+
+Title: TypeAlias = "str | Callable[[Progress], str]"
 
 
 class Output:
@@ -32,7 +34,7 @@ class Output:
     Args:
         as_json: print one JSON object per line instead of text.
         quiet: print only data and errors.
-        verbose: print more about what is done.
+        verbose: print more details.
     """
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False, verbose: int = 0) -> None:
@@ -53,17 +55,21 @@ class Output:
             print_lines(sys.stderr, lines)
 
     def complain(self, message: str) -> None:
-        """Print an error that does not end the command, also from a quiet output."""
+        """Print an error that does not end the command, even if the output is quiet."""
         print_lines(sys.stderr, [f"aiozarr: {message}"])
 
     def detail(self, message: str) -> None:
-        """Print a message that only a verbose output has."""
+        """Print a message to standard error if the output is verbose."""
         if self.verbose:
             self.say(message)
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Callable[[Progress], None] | None]:
-        """Yield a callback that shows progress: as a bar on a terminal, else as a line every five seconds."""
+    def progress(self, title: Title) -> Iterator[Callable[[Progress], None] | None]:
+        """Yield a callback that shows progress: as a bar on a terminal, else as a line every five seconds.
+
+        Args:
+            title: the title of the bar, or a function that returns it for the progress made so far.
+        """
         if self.quiet:
             yield None
             return
@@ -80,7 +86,7 @@ class Output:
 class _Lines:
     """Progress in plain lines, for logs."""
 
-    def __init__(self, title: str, output: Output) -> None:
+    def __init__(self, title: Title, output: Output) -> None:
         self._title = title
         self._output = output
         self._begun = self._last = monotonic()
@@ -89,13 +95,17 @@ class _Lines:
         now = monotonic()
         if now - self._last >= LINE_SECONDS:
             self._last = now
-            self._output.say(f"{self._title}: {progress_text(state, now - self._begun)}")
+            self._output.say(f"{_title_text(self._title, state)}: {progress_text(state, now - self._begun)}")
+
+
+def _title_text(title: Title, state: Progress) -> str:
+    return title if isinstance(title, str) else title(state)
 
 
 class _Bar:
     """Progress as a bar, drawn by rich."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: Title) -> None:
         self._title = title
         self._begun = monotonic()
         self._bars: Any = None
@@ -105,11 +115,12 @@ class _Bar:
             if monotonic() - self._begun < SHOW_AFTER_SECONDS:
                 return
             self._bars = make_bars()
-            self._task = self._bars.add_task(self._title, total=None, objects="", rate="", left="")
+            self._task = self._bars.add_task("", total=None, objects="", rate="", left="")
             self._bars.start()
         rate, left = rate_texts(state, monotonic() - self._begun)
         self._bars.update(
             self._task,
+            description=_title_text(self._title, state),
             completed=state.bytes_done,
             total=state.bytes_total,
             objects=f"{state.done:,}/{state.total:,}",
@@ -123,7 +134,7 @@ class _Bar:
 
 
 def make_bars(**options: Any) -> Any:
-    """Return rich's display of bars with bytes, rate and time left; `options` are those of its console."""
+    """Return a rich progress display with bytes, rate and time left; `options` are passed to its console."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
@@ -132,7 +143,7 @@ def make_bars(**options: Any) -> Any:
         BarColumn(bar_width=30),
         TextColumn("{task.fields[objects]}"),
         DownloadColumn(binary_units=True),
-        # Not rich's own columns: these forget the rate whenever the total grows, as it does while a listing streams.
+        # Not rich's own columns, which forget the rate whenever the total grows, as it does while a listing streams.
         TextColumn("{task.fields[rate]}"),
         TextColumn("{task.fields[left]}"),
     )
@@ -144,24 +155,16 @@ def progress_text(state: Progress, seconds: float) -> str:
     rate, left = rate_texts(state, seconds)
     text = (
         f"{state.done:,} of {state.total:,} objects, "
-        f"{bytes_text(state.bytes_done)} of {bytes_text(state.bytes_total)}, {rate}"
+        f"{readable_bytes(state.bytes_done)} of {readable_bytes(state.bytes_total)}, {rate}"
     )
     return text if left is None else f"{text}, {left} left"
 
 
 def rate_texts(state: Progress, seconds: float) -> tuple[str, str | None]:
-    """Return the mean rate and the time left; the latter is None until something has come."""
+    """Return the mean rate and the time left, which is None until bytes have arrived."""
     rate = state.bytes_done / seconds if seconds > 0 else 0.0
     left = (state.bytes_total - state.bytes_done) / rate if rate else None
-    return f"{bytes_text(rate)}/s", None if left is None else seconds_text(left)
-
-
-def bytes_text(count: float) -> str:
-    """Return a number of bytes in a binary unit, such as "2.0 KiB"."""
-    number = 0
-    while count >= 1024 and number + 1 < len(_UNITS):
-        count, number = count / 1024, number + 1
-    return f"{count:.0f} B" if not number else f"{count:.1f} {_UNITS[number]}"
+    return f"{readable_bytes(rate)}/s", None if left is None else seconds_text(left)
 
 
 def seconds_text(seconds: float) -> str:
@@ -175,18 +178,18 @@ def seconds_text(seconds: float) -> str:
 
 
 def print_lines(stream: TextIO, lines: Iterable[str]) -> None:
-    """Print lines of text, in which characters are escaped that a terminal would obey or the stream cannot encode.
+    """Print lines of text. Escape control characters, and characters that the stream cannot encode.
 
-    A line break inside a line is escaped too, so that a stranger's name cannot look like a line of its own.
+    A line break inside a line is escaped too, so that a name cannot forge a line of its own.
     """
     encoding = stream.encoding or "utf-8"
     stream.writelines(printable(line).encode(encoding, "backslashreplace").decode(encoding) + "\n" for line in lines)
 
 
 def json_line(record: Mapping[str, Any]) -> str:
-    """Return a record as a line of JSON (RFC 8259), with escapes for what `print_lines` escapes.
+    """Return a record as a line of JSON (RFC 8259), with the same characters escaped as in `print_lines`.
 
-    Floats that JSON lacks are the texts "NaN", "Infinity" and "-Infinity".
+    Floats that JSON cannot represent become the strings "NaN", "Infinity" and "-Infinity".
     """
     text = json.dumps(_finite(record), default=str, ensure_ascii=False, allow_nan=False) + "\n"
     if text[:-1].isprintable():
@@ -205,12 +208,12 @@ def _finite(value: Any) -> Any:
 
 
 def output_options(function: Any) -> Any:
-    """Add `--json`, `--quiet` and `--verbose` to a command; it gets the `Output` as its argument `out`."""
+    """Add `--json`, `--quiet` and `--verbose` to a command, which receives an `Output` as its argument `out`."""
     from functools import wraps
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-    @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no report; errors and data remain.")
-    @click.option("-v", "--verbose", count=True, help="Print more details; -vv: tracebacks of errors.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print only data and errors, no progress and no report.")
+    @click.option("-v", "--verbose", count=True, help="Print more details, or with -vv tracebacks of errors.")
     @wraps(function)
     def command(*args: Any, as_json: bool, quiet: bool, verbose: int, **options: Any) -> Any:
         return function(*args, out=Output(as_json=as_json, quiet=quiet, verbose=verbose), **options)
@@ -220,13 +223,13 @@ def output_options(function: Any) -> Any:
 
 @contextmanager
 def open_output(path: str) -> Iterator[IO[bytes]]:
-    """Yield a binary file whose bytes are those of `path` when the context ends. An error leaves `path` as it was.
+    """Yield a binary file that replaces `path` when the context ends. An error leaves `path` unchanged.
 
-    The bytes are written to a temporary file beside it, which is renamed. A device, a pipe, or a file in a directory
-    without permission is written directly.
+    The bytes are written to a temporary file in the same directory, which is then renamed. A device, a pipe, or a file
+    in a directory without write permission is written directly.
 
     Raises:
-        OSError: the file could not be written; it has the name of the file.
+        OSError: the file could not be written; the error has its name.
     """
     try:
         temporary = _temporary_of(path)
@@ -236,7 +239,7 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             return
         target, mode, name = temporary
         try:
-            # Nobody else may open it before it has the mode of the file that it replaces.
+            # Nobody else may open it before it has the mode of the replaced file.
             first_mode = 0o666 if mode is None else 0o600
             with open(name, "xb", opener=lambda path, flags: os.open(path, flags, first_mode)) as file:
                 if mode is not None:
@@ -249,20 +252,20 @@ def open_output(path: str) -> Iterator[IO[bytes]]:
             raise
     except OSError as error:
         if error.errno is not None and error.strerror is not None:
-            # The system's error does not name the file if writing fails.
+            # If writing fails, the system's error does not name the file.
             error.filename, error.filename2 = path, None
         raise
 
 
 def _temporary_of(path: str) -> tuple[str, int | None, str] | None:
-    """Return the file to replace, its mode if it exists, and a temporary name beside it; None: write it directly."""
+    """Return the file to replace, its mode if it exists, and a temporary name next to it; None: write it directly."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         status = None
     target = os.path.realpath(path)
     directory = os.path.dirname(target)
-    # A name such as /dev/stdout may mean a regular file, to which others append.
+    # A name such as /dev/stdout may mean a regular file to which others append.
     is_special = path.startswith(("/dev/", "/proc/")) or (status is not None and not stat.S_ISREG(status.st_mode))
     may_replace = os.access(directory, os.W_OK) and (status is None or os.access(target, os.W_OK))
     if is_special or not may_replace:

@@ -1,4 +1,4 @@
-"""The command plot: a line or an image of values, drawn by matplotlib to a file or a window."""
+"""The command plot: draws values with matplotlib as a line or an image, in a file or a window."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from aiozarr.cli.help import command
 from aiozarr.cli.node_commands import with_array
 from aiozarr.cli.output import Output, open_output, output_options
 from aiozarr.cli.selections import axis_names, select_option, select_view
@@ -21,31 +22,34 @@ if TYPE_CHECKING:
     from aiozarr.hierarchy import Array
 
 MAX_VALUES = 100_000_000
-"""Values that are read for a plot: 800 MB as floats."""
+"""Largest number of values in a plot: 800 MB as floats."""
 
 
-@click.command()
+@command(
+    "aiozarr plot --select time=0 era5.zarr/t2m -o map.png", "aiozarr plot -s lat=0,lon=0 era5.zarr/t2m -o line.svg"
+)
 @click.argument("target")
 @select_option
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write a picture, such as map.png or map.svg, instead of opening a window."
+    "-o", "--output", metavar="FILE", help="Write a picture (map.png, map.svg, ...) instead of opening a window."
 )
-@click.option("--vmin", type=float, help="The least value of colours or of the axis.")
-@click.option("--vmax", type=float, help="The greatest value of colours or of the axis.")
-@click.option("--cmap", default="viridis", show_default=True, help="The colours of an image, as matplotlib names them.")
-@click.option("--width", type=click.IntRange(10), default=900, show_default=True, help="Pixels of the picture.")
-@click.option("--height", type=click.IntRange(10), default=600, show_default=True, help="Pixels of the picture.")
+@click.option("--vmin", type=float, help="The lower end of the colour scale or axis.")
+@click.option("--vmax", type=float, help="The upper end of the colour scale or axis.")
+@click.option("--cmap", default="viridis", show_default=True, help="The matplotlib colour map of an image.")
+@click.option("--width", type=click.IntRange(10), default=900, show_default=True, help="Width in pixels.")
+@click.option("--height", type=click.IntRange(10), default=600, show_default=True, help="Height in pixels.")
 @store_options
 @output_options
 def plot(target: str, select: Any, output: str | None, stores: TargetOptions, out: Output, **style: Any) -> None:
-    """Draw the array TARGET, or a selection of it, as a line (one dimension) or as an image (two).
+    """Draw the array TARGET, or a selection of it, as a line (one dimension) or an image (two dimensions).
 
-    The picture opens in a window, or is written to the file --output. Dimensions of length 1 do not count.
+    The picture opens in a window, or is written to a file with --output. Dimensions of length 1 do not count. The
+    command needs matplotlib.
     """
     if find_spec("matplotlib") is None:
-        raise ImportError("plot needs matplotlib; pip install 'aiozarr[plot]' installs it")
+        raise ImportError("plot needs matplotlib: pip install matplotlib")
     if output is None and not _can_open_window():
-        raise click.UsageError("no window can be opened here; --output map.png writes a picture")
+        raise click.UsageError("no window can be opened here; write a picture with --output map.png")
 
     options = stores.of(target)
 
@@ -53,15 +57,15 @@ def plot(target: str, select: Any, output: str | None, stores: TargetOptions, ou
         view = await select_view(array, select)
         names = [name for name, length in zip(axis_names(array, view, select), view.shape, strict=True) if length != 1]
         if not array.ndim:
-            raise click.UsageError("a plot has one or two dimensions, and the array has none: cat shows its value")
+            raise click.UsageError("a plot has one or two dimensions, but the array has none; cat prints its value")
         if len(names) not in (1, 2):
             raise click.UsageError(
-                f"a plot has one or two dimensions, and the selection has {len(names)} {view.shape}: "
-                f"choose with --select, such as {_example(array)}"
+                f"a plot has one or two dimensions, but the selection has {len(names)} {view.shape}; "
+                f"select fewer with --select {_example(array)}"
             )
         if view.size > MAX_VALUES:
             raise click.UsageError(
-                f"the selection has {view.size:,} values; a step, as in --select ::10,::10, draws fewer"
+                f"the selection has {view.size:,} values; draw fewer with a step, such as --select ::10,::10"
             )
         return await view.read(), names, array.url.rstrip("/").rpartition("/")[2]
 
@@ -88,10 +92,10 @@ def _example(array: Array) -> str:
 
 
 def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return values for a plot: numbers, booleans and times as floats, and infinities as NaN.
+    """Return numbers, booleans and times as floats for a plot, with infinities as NaN.
 
     Raises:
-        TypeError: they are no real numbers.
+        TypeError: they are neither real numbers nor times.
     """
     if values.dtype.kind in "mM":
         return np.where(np.isnat(values), np.nan, values.astype("i8").astype(float))
@@ -100,7 +104,7 @@ def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
             raise TypeError
         floats = values.astype(float)
     except (TypeError, ValueError):
-        raise TypeError(f"values of type {values.dtype} cannot be drawn; real numbers and times can") from None
+        raise TypeError(f"cannot draw values of type {values.dtype}, only real numbers and times") from None
     floats[~np.isfinite(floats)] = np.nan
     return floats
 
@@ -108,7 +112,7 @@ def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
 def _can_open_window() -> bool:
     import matplotlib as mpl
 
-    return mpl.get_backend().lower() != "agg"  # matplotlib falls back to it where there is no display
+    return mpl.get_backend().lower() != "agg"  # matplotlib falls back to it without a display
 
 
 def _figure(

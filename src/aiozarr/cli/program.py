@@ -1,4 +1,4 @@
-"""The process of the command line: signals, streams and the exit status. Commands are in other modules."""
+"""The process of the command line: signals, streams and the exit status. The commands are in other modules."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import sys
 import warnings
 from typing import NoReturn
 
-from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, HANGUP, Terminated
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, Terminated
 from aiozarr.common.formatting import printable
 
 GARBAGE_THRESHOLD = 50_000
 """New objects before the garbage collector runs. With Python's 700 it walks over the modules just imported, which
 takes 20 to 40 ms of the 160 ms of CPU time of a short copy."""
 
-MISSING_CLICK = "aiozarr: the command line needs the extra 'cli'; pip install 'aiozarr[cli]' installs it\n"
+MISSING_CLICK = "aiozarr: the command line needs click and rich: pip install click rich\n"
 
 
 def main() -> NoReturn:
     """Run the command of `sys.argv` and end the process, without the teardown of the interpreter.
 
-    Everything that a command writes is complete when it returns, so nothing is left to the teardown. It would end
-    threads, and free memory object by object, which takes longer than many commands.
+    Everything that a command writes is complete when it returns. The teardown would only end threads and free memory
+    object by object, which takes longer than many commands.
     """
     gc.set_threshold(GARBAGE_THRESHOLD)
     _open_closed_streams()
@@ -39,7 +39,8 @@ def main() -> NoReturn:
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        # A signal that was ignored when the program started stays ignored, as under nohup.
+        # A signal that was ignored when the program started stays ignored, as under nohup. Python itself does so for
+        # SIGINT, for which it raises KeyboardInterrupt.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
     _escape_warnings()
@@ -50,7 +51,7 @@ def main() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Open the null device in place of closed standard streams, as after `>&-`: files would get their numbers."""
+    """Open the null device for closed standard streams (`>&-`), so that no file is opened under their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -62,7 +63,7 @@ def _open_closed_streams() -> None:
 
 
 def _escape_warnings() -> None:
-    """Print warnings as messages of the command, without characters that a terminal obeys."""
+    """Print warnings as messages of the command, with control characters escaped."""
     warnings.formatwarning = lambda message, *_: f"aiozarr: {printable(str(message))}\n"
 
 
@@ -84,7 +85,4 @@ def _end(code: int) -> NoReturn:
                 sys.stderr.write(f"aiozarr: standard output could not be written: {error.strerror}\n")
     if (archives := sys.modules.get("aiozarr.stores.zip.archive")) is not None:
         archives.discard_unfinished()
-    if code == HANGUP:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGHUP)
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Targets of commands: options of their stores, objects in them, and coroutines that run on the I/O thread."""
+"""The targets of commands: their storage options, their objects, and coroutines that run on the I/O thread."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ T = TypeVar("T")
 StorageOptions = dict[str, Any]
 
 BATCH = 1000
-"""Entries that are passed to the calling thread at once."""
+"""Number of entries that are passed to the calling thread at once."""
 
 
 class TargetOptions(NamedTuple):
-    """The options of stores that a command was given.
+    """The storage options of a command line.
 
     Attributes:
-        remote: of every target that is reached over a network.
-        source: of the source of a copy only.
-        destination: of the destination of a copy only.
+        remote: options of every target that is not on the local disk or in memory.
+        source: options of the source of a copy only.
+        destination: options of the destination of a copy only.
     """
 
     remote: StorageOptions
@@ -38,7 +38,7 @@ class TargetOptions(NamedTuple):
     destination: StorageOptions
 
     def of(self, target: str, side: str = "") -> StorageOptions:
-        """Return the options of `target`; `side` is "source" or "destination" in a copy."""
+        """Return the storage options of `target`; `side` is "source" or "destination" in a copy."""
         options = dict(self.remote) if is_remote(target) or not side else {}
         return {**options, **(getattr(self, side) if side else {})}
 
@@ -49,8 +49,19 @@ def is_remote(target: str) -> bool:
     return bool(mark) and scheme.lower() not in ("file", "memory", "local")
 
 
+def local_path(target: str) -> str | None:
+    """Return the absolute path of a target on the local disk, or None for any other target."""
+    from aiozarr.stores import LocalStore, from_url
+
+    scheme, mark, rest = target.partition("://")
+    if mark and scheme.lower() not in ("file", "local"):  # fsspec opens local:// as well
+        return None
+    store = from_url(f"file://{rest}" if mark else target)
+    return store.root if isinstance(store, LocalStore) else None
+
+
 class ParsedType(click.ParamType[Any]):
-    """A value that a function parses. A `ValueError` of the function is the error of the option."""
+    """An option whose value a function parses. A `ValueError` of the function becomes the error of the option."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -65,15 +76,15 @@ class ParsedType(click.ParamType[Any]):
 
 
 def parse_key_value(text: str) -> tuple[str, Any]:
-    """Return key and value of `KEY=VALUE`. A value that is JSON, such as a mapping, true or null, is parsed."""
+    """Return the key and the value of `KEY=VALUE`. JSON values such as mappings, true or null are parsed."""
     key, mark, value = text.partition("=")
     if not mark or not key:
-        raise ValueError(f"{text!r} is no KEY=VALUE")
+        raise ValueError(f"{text!r} is not KEY=VALUE")
     return key, _parsed(value)
 
 
 def _parsed(text: str) -> Any:
-    # Numbers stay text, because keys and account names may be digits. The table of options converts others.
+    # Numbers stay text, because keys and account names may be digits. The table of options converts the others.
     if text in ("true", "false", "null") or text[:1] in ("{", "["):
         try:
             return json.loads(text)
@@ -85,17 +96,19 @@ def _parsed(text: str) -> Any:
 _KEY_VALUE = ParsedType("KEY=VALUE", parse_key_value)
 
 
-include_option = click.option("--include", metavar="GLOB", multiple=True, help="Only keys that match; may be repeated.")
-exclude_option = click.option("--exclude", metavar="GLOB", multiple=True, help="No keys that match; may be repeated.")
+include_option = click.option(
+    "--include", metavar="GLOB", multiple=True, help="Use only keys that match, such as 't2m/*'. Can be repeated."
+)
+exclude_option = click.option("--exclude", metavar="GLOB", multiple=True, help="Skip keys that match. Can be repeated.")
 
 
 def store_options(function: Any) -> Any:
-    """Add the options of stores to a command; it gets them as its argument `stores`."""
+    """Add the storage options to a command, which receives them as its argument `stores`."""
     return _store_options(function, sides=False)
 
 
 def copy_store_options(function: Any) -> Any:
-    """Add the options of stores to a command with source and destination; it gets them as its argument `stores`."""
+    """Add the storage options to a command with a source and a destination; its argument `stores` receives them."""
     return _store_options(function, sides=True)
 
 
@@ -115,7 +128,7 @@ def _store_options(function: Any, *, sides: bool) -> Any:
 
     if sides:
         for name in ("destination", "source"):
-            text = f"An option of the {name} only; may be repeated."
+            text = f"A storage option of the {name} only, such as endpoint_url=URL. Can be repeated."
             command = click.option(f"--{name}-option", type=_KEY_VALUE, multiple=True, help=text)(command)
     for option in reversed(_STORE_OPTIONS):
         command = option(command)
@@ -127,21 +140,21 @@ _STORAGE_OPTION_NAMES = {name: name for name in ("endpoint_url", "profile", "reg
     "request_payer": "requester_pays",
 }
 _STORE_OPTIONS = (
-    click.option("--endpoint-url", metavar="URL", help="A server that speaks the protocol of the cloud."),
-    click.option("--no-sign-request", is_flag=True, help="Send no credentials: public buckets."),
-    click.option("--profile", help="A profile of ~/.aws."),
+    click.option("--endpoint-url", metavar="URL", help="The address of an S3, GCS or Azure compatible server."),
+    click.option("--no-sign-request", is_flag=True, help="Send no credentials, for public buckets."),
+    click.option("--profile", help="A profile of ~/.aws/config and ~/.aws/credentials."),
     click.option("--region", help="The region of the bucket."),
     click.option(
         "--request-payer",
         type=click.Choice(["requester"]),
         callback=lambda _ctx, _param, value: value is not None,
-        help="The account of the credentials pays for requests.",
+        help="Pay for the requests with the account of the credentials.",
     ),
     click.option(
         "--storage-option",
         type=_KEY_VALUE,
         multiple=True,
-        help="Any other option of the store, as storage_options in Python; may be repeated.",
+        help="Any other storage option, as storage_options in Python. Can be repeated.",
     ),
 )
 
@@ -149,7 +162,7 @@ _STORE_OPTIONS = (
 def parent_and_key(target: str) -> tuple[str, str]:
     """Return the location that contains the object `target`, and the last segment of its name.
 
-    The query of a web address stays with the location. The key is empty where a target cannot be an object.
+    The query of a web address stays with the location. The name is empty if the target cannot be an object.
     """
     place, query = target, ""
     if target.startswith(("http://", "https://")):
@@ -237,7 +250,7 @@ def check_listable(store: Any) -> None:
     if not store.supports.listable:
         from aiozarr.errors import UnsupportedOperationError
 
-        raise UnsupportedOperationError(f"{type(store).__name__} cannot list what it holds", store=store.url)
+        raise UnsupportedOperationError(f"{type(store).__name__} cannot list objects", store=store.url)
 
 
 def key_in(store: Any, target: str, name: str) -> str:
@@ -246,14 +259,14 @@ def key_in(store: Any, target: str, name: str) -> str:
     Args:
         store: the store of the location of `target`.
         target: a URL or a local path.
-        name: its last segment, as of `parent_and_key`.
+        name: its last segment, from `parent_and_key`.
     """
     is_encoded = "://" in target and not store.url_of(" ").endswith(" ")
     return unquote(name) if is_encoded else name
 
 
 def run(function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Await `function()` on the I/O thread. Ctrl-C cancels it, and is raised when it has ended."""
+    """Await `function()` on the I/O thread. Ctrl-C cancels it, and is raised after it has ended."""
     from aiozarr.engine import run_blocking
 
     return run_blocking(function)

@@ -1,4 +1,4 @@
-"""The command cat: values of a selection in several formats, or the bytes of an object, as a stream.
+"""The command cat: streams the values of a selection in several formats, or the bytes of an object.
 
 Values are written block by block along the first axis.
 """
@@ -17,6 +17,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from aiozarr.cli.help import command
 from aiozarr.cli.node_commands import check_array
 from aiozarr.cli.object_commands import find_object
 from aiozarr.cli.output import Output, json_line, open_output, output_options
@@ -36,8 +37,8 @@ class ValueFormat(NamedTuple):
 
     Attributes:
         block: returns the bytes of a block whose first row has the index `start`.
-        header: returns what comes before all blocks, of the shape, the type and the names of the axes.
-        is_binary: True if a terminal should not get it.
+        header: returns the bytes before all blocks for the shape, the type and the names of the axes.
+        is_binary: whether a terminal cannot show the bytes.
     """
 
     block: Callable[[AnyBlock, int], bytes]
@@ -45,17 +46,19 @@ class ValueFormat(NamedTuple):
     is_binary: bool = False
 
     def check(self, dtype: np.dtype[Any]) -> None:
-        """Check that the format has the type.
+        """Check that the format can represent elements of a type.
 
         Raises:
-            TypeError: the elements are Python objects, and the format is of bytes.
+            TypeError: the elements are Python objects, and the format is binary.
         """
         if self.is_binary and dtype.hasobject:
-            raise TypeError(f"elements of type {dtype} have no bytes of a fixed size; --format text, csv or --json")
+            raise TypeError(
+                f"elements of type {dtype} have no fixed size in bytes; use --format text, --format csv or --json"
+            )
 
 
 def _text_block(values: AnyBlock, start: int) -> bytes:
-    """Return a line per row of the last axis, values separated by blanks; an empty line between planes."""
+    """Return a line per row of the last axis, with blanks between values and an empty line between planes."""
     values = np.asarray(values)
     if not values.size:
         return b""
@@ -75,7 +78,7 @@ def _csv_header(shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[st
 
 
 def _csv_block(values: AnyBlock, start: int) -> bytes:
-    """Return a row per value: its index along each axis, and the value; the fields of a structure are columns."""
+    """Return a row per value with its index along each axis. The fields of a structure are separate columns."""
     values = np.asarray(values)
     columns = [list(texts_of(values[name])) for name in values.dtype.names or ()] or [list(texts_of(values))]
     rows = zip(_indexes(values.shape, start), *columns, strict=True)
@@ -83,12 +86,12 @@ def _csv_block(values: AnyBlock, start: int) -> bytes:
 
 
 def _shown_csv_block(values: AnyBlock, start: int) -> bytes:
-    """Return the rows for a terminal, which would obey control characters in values."""
+    """Return the rows with control characters escaped, for a terminal."""
     return _encoded("\n".join(map(printable, _csv_block(values, start).decode("utf-8", "surrogateescape").split("\n"))))
 
 
 def _json_block(values: AnyBlock, start: int) -> bytes:
-    """Return a JSON object per value, on a line: its index, and the value; NaN and infinities as texts."""
+    """Return a line of JSON per value, with its index. NaN and infinities are strings."""
     values = np.asarray(values)
     pairs = zip(_indexes(values.shape, start), values.ravel(), strict=True)
     return _encoded("".join([json_line({"index": index, "value": _json_value(value)}) for index, value in pairs]))
@@ -100,7 +103,7 @@ def _raw_block(values: AnyBlock, start: int) -> bytes:
 
 
 def _npy_header(shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str]) -> bytes:
-    """Return magic, version and dictionary of a file of NumPy's format `.npy`."""
+    """Return the header of a NumPy `.npy` file."""
     file = io.BytesIO()
     description = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_2_0(file, description)
@@ -117,7 +120,7 @@ FORMATS = {
 
 
 def texts_of(values: AnyBlock) -> Iterable[str]:
-    """Return the shortest texts that give back the values, in C order."""
+    """Return the shortest texts that parse to the same values, in C order."""
     if values.dtype.kind in "biufcMmU":
         texts: list[str] = values.astype(np.str_).ravel().tolist()
         return texts
@@ -132,7 +135,7 @@ def _indexes(shape: tuple[int, ...], start: int) -> Iterator[tuple[int, ...]]:
 def _json_value(value: Any) -> Any:
     item = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(item, bool | int | str) or item is None:
-        # numpy converts a time in nanoseconds to a number, whereas its text shows the unit.
+        # numpy converts a time in nanoseconds to a number; its text shows the unit.
         return str(value) if isinstance(value, np.datetime64 | np.timedelta64) else item
     if isinstance(item, float):
         return float(str(value))
@@ -152,25 +155,27 @@ def _encoded(text: str) -> bytes:
 
 
 PART_BYTES = 8 << 20
-"""Bytes of an object per request and write: a reader such as `head` ends the command after a few of them."""
+"""Bytes of an object per request and write. A reader such as `head` ends the command after a few of them."""
 SLAB_BYTES = 32 << 20
-"""Bytes of values per read, unless one row of chunks has more."""
+"""Bytes of values per read, unless a single row of chunks has more."""
 
 
-@click.command()
+@command(
+    "aiozarr cat --select time=0,lat=0:3 era5.zarr/t2m", "aiozarr cat --format npy -o t2m.npy s3://bucket/era5.zarr/t2m"
+)
 @click.argument("target")
 @select_option
-@click.option("--key", help="The bytes of this key below TARGET.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Bytes of an object: begin here.")
-@click.option("--count", type=click.IntRange(0), help="Bytes of an object: write this many.")
+@click.option("--key", help="Print the bytes of the object with this key below TARGET.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Skip this many bytes of the object.")
+@click.option("--count", type=click.IntRange(0), help="Print at most this many bytes of the object.")
 @click.option(
     "-f",
     "--format",
     "kind",
     type=click.Choice(["text", "npy", "csv", "raw"]),
-    help="Values as lines of text (default), a NumPy file, a table of indexes and values, or bytes in C order.",
+    help="Print values as lines of text (the default), a NumPy file, a CSV table with indexes, or bytes in C order.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to a file and not to standard output.")
+@click.option("-o", "--output", metavar="FILE", help="Write to a file instead of standard output.")
 @store_options
 @output_options
 def cat(
@@ -184,19 +189,21 @@ def cat(
     stores: TargetOptions,
     out: Output,
 ) -> None:
-    """Write values of the array TARGET, or the bytes of the object TARGET, to standard output.
+    """Print the values of the array TARGET, or the bytes of the object TARGET.
 
-    Values are read and written a few rows of chunks at a time. With --json each value is an object on a line. A zip
-    archive is a store here; `--key a.zip .` writes its bytes.
+    Values are read and written a few rows of chunks at a time. With --json each value is an object on its own line. A
+    zip archive is a store here; 'aiozarr cat --key a.zip .' prints its bytes.
     """
     options = stores.of(target)
     wants_bytes = key is not None or bool(offset) or count is not None
     wants_values = select is not None or kind is not None or out.as_json
     if wants_bytes and wants_values:
-        raise click.UsageError("--key, --offset and --count are for bytes; --select, --format and --json for values")
+        raise click.UsageError(
+            "--key, --offset and --count print bytes, while --select, --format and --json print values"
+        )
     if kind is not None and out.as_json:
-        raise click.UsageError("--json is a format of its own, and --format is another one")
-    # Commands treat an archive as a store; its own bytes are those of a key of its directory.
+        raise click.UsageError("--json and --format exclude each other")
+    # Commands treat an archive as a store. Its own bytes are read as an object of its directory.
     wants_values = wants_values or (not wants_bytes and target.lower().endswith(".zip"))
     if key is None and not wants_values and (entry := run(lambda: find_object(target, options))) is not None:
         location, key = parent_and_key(target)[0], entry.key
@@ -212,7 +219,7 @@ def cat(
 
 
 def _write_blocks(blocks: AsyncGenerator[Any, None], output: str | None) -> None:
-    """Write blocks of bytes. The file is opened after the first of them was read."""
+    """Write blocks of bytes. The file is opened after the first block was read."""
     with iterated(blocks) as items:
         first = list(itertools.islice(items, 1))
         with _sink(output) as file:
@@ -232,7 +239,7 @@ def _sink(output: str | None) -> Iterator[IO[bytes]]:
 
 
 def write_all(file: IO[bytes], data: Any) -> None:
-    """Write all of `data`; with `PYTHONUNBUFFERED`, one write to a pipe may write only a part."""
+    """Write all of `data`. With `PYTHONUNBUFFERED`, one write to a pipe may write only a part."""
     from aiozarr.stores.contract import byte_view
 
     left = byte_view(data)
@@ -243,7 +250,7 @@ def write_all(file: IO[bytes], data: Any) -> None:
 async def _object_parts(
     location: str, key: str, options: StorageOptions, offset: int, count: int | None
 ) -> AsyncGenerator[Any, None]:
-    """Yield the bytes of an object in parts of one version.
+    """Yield the bytes of an object in parts, all of one version.
 
     Raises:
         FileNotFoundError: there is no such object.
@@ -271,7 +278,9 @@ async def _object_parts(
 def _write_values(target: str, select: Any, options: StorageOptions, kind: str, output: str | None) -> None:
     form = FORMATS[kind]
     if form.is_binary and output is None and sys.stdout.isatty():
-        raise click.UsageError(f"--format {kind} is binary, and standard output is a terminal: write it with -o FILE")
+        raise click.UsageError(
+            f"--format {kind} is binary, and standard output is a terminal; write it to a file with -o FILE"
+        )
     if kind == "csv" and output is None and sys.stdout.isatty():
         form = form._replace(block=_shown_csv_block)
     _write_blocks(_value_blocks(target, select, options, form), output)
@@ -294,7 +303,7 @@ async def _value_blocks(
 
 
 def slabs(view: View) -> Iterator[tuple[int, View]]:
-    """Yield parts of a view along its first axis, each with its first index; none is empty unless the view is."""
+    """Yield parts of a view along its first axis, each with its first index. Only an empty view has an empty part."""
     if not view.ndim or view.nbytes <= SLAB_BYTES:
         yield 0, view
         return
@@ -302,7 +311,7 @@ def slabs(view: View) -> Iterator[tuple[int, View]]:
     rows = max(1, SLAB_BYTES * length // view.nbytes)
     chunk = view.array.chunks[0] if view.ndim == view.array.ndim else 1
     if isinstance(chunk, int) and chunk > 1:
-        # Rows of whole chunks: if the selection begins at a chunk, no chunk is decoded twice.
+        # Read rows of whole chunks: if the selection begins at a chunk, no chunk is decoded twice.
         rows = max(rows // chunk, 1) * chunk
     for start in range(0, length, rows):
         yield start, view[start : min(start + rows, length)]

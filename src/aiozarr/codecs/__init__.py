@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from aiozarr.codecs.numcodecs_numbers import NumcodecsPcodecCodec, NumcodecsZfpyCodec
     from aiozarr.codecs.packbits import PackbitsCodec
-    from aiozarr.codecs.registry import get_codec, register
+    from aiozarr.codecs.registry import get_codec, register_codec
     from aiozarr.codecs.sharding import ShardingCodec
     from aiozarr.codecs.v2_elements import V2ElementsCodec
     from aiozarr.codecs.vlen import VlenBytesCodec, VlenUtf8Codec
@@ -71,7 +71,7 @@ else:
             **{f".{module}": classes for module, classes in listed(1).items()},
             ".chain": "CodecChain NamedCodec",
             ".codec": "JSON AnyArray ArrayArrayCodec ArrayBytesCodec ArraySpec BytesBytesCodec Codec Region",
-            ".registry": "get_codec register",
+            ".registry": "get_codec register_codec",
             ".codec_pipeline": "CodecPipeline",
             ".chunk_layouts": "ShardIndex ShardLayout",
         },
@@ -131,5 +131,5 @@ __all__ = [
     "ZfpCodec",
     "ZstdCodec",
     "get_codec",
-    "register",
+    "register_codec",
 ]

@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs import blosc_snappy
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.registry import FieldsCodec, check_members, integer, one_of, register
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, one_of, register_codec
 from aiozarr.errors import CodecError
 
 _COMPRESSORS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
@@ -27,7 +27,7 @@ _FORMAT_VERSION = 2
 _HAS_SNAPPY = "snappy" in _native.list_compressors()
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class BloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `blosc` (codec specification "blosc").

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, array_over, byte_view
-from aiozarr.codecs.registry import FieldsCodec, check_members, one_of, register, unsupported
+from aiozarr.codecs.registry import FieldsCodec, check_members, one_of, register_codec, unsupported
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _is_text(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "U"
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class BytesCodec(FieldsCodec, ArrayBytesCodec):
     """The codec `bytes` (codec specification "bytes"). `endian` is None for types without a byte order.

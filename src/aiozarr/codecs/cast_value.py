@@ -15,7 +15,7 @@ import numpy as np
 from aiozarr.codecs.bytes import bits_used
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
 from aiozarr.codecs.number_filters import REAL_TYPES, is_integral, is_real, limits, parse_real
-from aiozarr.codecs.registry import check_members, invalid, one_of, register, required, unsupported
+from aiozarr.codecs.registry import check_members, invalid, one_of, register_codec, required, unsupported
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, UnsupportedMetadataError
 
@@ -27,7 +27,7 @@ _MAX_PAIRS = 256
 _Pairs: TypeAlias = tuple[tuple[JSON, JSON], ...]
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class CastValueCodec(ArrayArrayCodec):
     """The codec `cast_value` (registry of extensions), between integer and floating point types.

@@ -73,7 +73,7 @@ class Codec(ABC):
 
     A codec is immutable, compares by value, and is used by many threads at once.
 
-    Other packages subclass one of the three kinds and register the class with `aiozarr.codecs.register`.
+    Other packages subclass one of the three kinds and register the class with `aiozarr.codecs.register_codec`.
 
     Attributes:
         name: the name in documents.

@@ -9,7 +9,7 @@ import google_crc32c
 from typing_extensions import Buffer
 
 from aiozarr.codecs.codec import BytesBytesCodec, byte_array
-from aiozarr.codecs.registry import UnconfiguredCodec, register
+from aiozarr.codecs.registry import UnconfiguredCodec, register_codec
 from aiozarr.errors import ChecksumError, CodecError
 
 CHECKSUM_BYTES = 4
@@ -60,7 +60,7 @@ def crc32c(content: Buffer) -> int:
     return int(google_crc32c.value(byte_array(content)))
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class Crc32cCodec(UnconfiguredCodec, ChecksumCodec):
     """The codec `crc32c` (codec specification "crc32c"). Decoding returns a view of the input."""

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, Self, TypeAlias
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.registry import check_members, integers, invalid, register, required
+from aiozarr.codecs.registry import check_members, integers, invalid, register_codec, required
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import InvalidMetadataError
@@ -19,7 +19,7 @@ _MAX_EDGE = 2**63 - 1
 _Size: TypeAlias = int | tuple[int, ...]
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class ReshapeCodec(ArrayArrayCodec):
     """The codec `reshape` (registry of extensions).
@@ -92,7 +92,7 @@ def _parse_size(value: Any) -> _Size:
     raise invalid("shape", f"a length is a positive integer, -1 or a list of dimensions, not {shown(value)}")
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class TransposeCodec(ArrayArrayCodec):
     """The codec `transpose` (codec specification "transpose").

@@ -19,7 +19,7 @@ from typing import ClassVar, Protocol, Self
 from typing_extensions import Buffer
 
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec
-from aiozarr.codecs.registry import FieldsCodec, check_members, integer, register
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, register_codec
 from aiozarr.errors import CodecError
 
 GZIP = 16 + zlib.MAX_WBITS
@@ -174,7 +174,7 @@ class StreamCodec(FramedCodec, BytesBytesCodec):
         return not self._is_strict and view[position : position + _MAGIC_BYTES] != view[:_MAGIC_BYTES]
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class GzipCodec(FieldsCodec, StreamCodec):
     """The codec `gzip` (codec specification "gzip").

@@ -15,7 +15,7 @@ from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec
 from aiozarr.codecs.codec_pipeline import CodecPipeline
 from aiozarr.codecs.dimensions import TransposeCodec
-from aiozarr.codecs.registry import check_members, invalid, register, required
+from aiozarr.codecs.registry import check_members, invalid, register_codec, required
 from aiozarr.errors import CodecError, InvalidMetadataError
 
 _TYPES = frozenset(np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"))
@@ -23,7 +23,7 @@ _MAX_DIMENSION = 2**32 - 1
 _DEFAULT_MODE = 0
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class N5DefaultCodec(ArrayBytesCodec):
     """The codec `n5_default` (registry of extensions), for blocks in N5's default mode.

@@ -18,7 +18,7 @@ import numpy as np
 
 from aiozarr.codecs.bytes import bits_used
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, Region
-from aiozarr.codecs.registry import FieldsCodec, check_members, integer, invalid, register, unsupported
+from aiozarr.codecs.registry import FieldsCodec, check_members, integer, invalid, register_codec, unsupported
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError
@@ -32,7 +32,7 @@ _MANTISSA: dict[np.dtype[Any], int] = {
 }
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class BitroundCodec(FieldsCodec, ArrayArrayCodec):
     """The codec `bitround` (registry of extensions).
@@ -187,7 +187,7 @@ def parse_real(value: object, dtype: np.dtype[Any], key: str) -> AnyArray:
         return np.array(number).astype(dtype)
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class ScaleOffsetCodec(ArrayArrayCodec):
     """The codec `scale_offset` (registry of extensions): `(x - offset) * scale`, and back `x / scale + offset`.

@@ -16,13 +16,21 @@ from typing_extensions import Buffer
 from aiozarr.codecs import gzip as inflate
 from aiozarr.codecs.codec import JSON, AnyArray, BytesBytesCodec, FramedCodec, byte_array, byte_view, codec_errors
 from aiozarr.codecs.crc32c import CHECKSUM_BYTES, ChecksumCodec, crc32c
-from aiozarr.codecs.registry import CHECKS, FieldsCodec, UnconfiguredCodec, check_members, integer, one_of, register
+from aiozarr.codecs.registry import (
+    CHECKS,
+    FieldsCodec,
+    UnconfiguredCodec,
+    check_members,
+    integer,
+    one_of,
+    register_codec,
+)
 from aiozarr.errors import CodecError
 
 _MAX_ITEM = 1 << 31
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
     """The codec `numcodecs.shuffle`: the first bytes of all items, then their second bytes, and so on.
@@ -75,7 +83,7 @@ class NumcodecsShuffleCodec(FieldsCodec, BytesBytesCodec):
         return size if nbytes else 1
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsBase64Codec(UnconfiguredCodec, FramedCodec, BytesBytesCodec):
     """The codec `numcodecs.base64`: the standard alphabet of RFC 4648, padded, without line breaks."""
@@ -123,7 +131,7 @@ class _PlacedChecksumCodec(FieldsCodec, ChecksumCodec):
         return (self.location or self.usual_location) == "start"
 
 
-@register
+@register_codec
 class NumcodecsCrc32Codec(_PlacedChecksumCodec):
     """The codec `numcodecs.crc32`: the CRC-32 of zlib, at the start unless `location` is "end"."""
 
@@ -133,7 +141,7 @@ class NumcodecsCrc32Codec(_PlacedChecksumCodec):
         return inflate.crc32(content)
 
 
-@register
+@register_codec
 class NumcodecsAdler32Codec(_PlacedChecksumCodec):
     """The codec `numcodecs.adler32`: the Adler-32 of zlib, at the start unless `location` is "end"."""
 
@@ -143,7 +151,7 @@ class NumcodecsAdler32Codec(_PlacedChecksumCodec):
         return inflate.adler32(content)
 
 
-@register
+@register_codec
 class NumcodecsCrc32cCodec(_PlacedChecksumCodec):
     """The codec `numcodecs.crc32c`: the CRC-32C, at the end unless `location` is "start"."""
 
@@ -154,7 +162,7 @@ class NumcodecsCrc32cCodec(_PlacedChecksumCodec):
         return crc32c(content)
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsFletcher32Codec(UnconfiguredCodec, ChecksumCodec):
     """The codec `numcodecs.fletcher32`: HDF5's Fletcher checksum of 16-bit words, at the end."""
@@ -169,7 +177,7 @@ class NumcodecsFletcher32Codec(UnconfiguredCodec, ChecksumCodec):
         return int.from_bytes(encoded[-CHECKSUM_BYTES:], "little")
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsJenkinsLookup3Codec(ChecksumCodec):
     """The codec `numcodecs.jenkins_lookup3`: Bob Jenkins' lookup3 as in HDF5, at the end.

@@ -22,7 +22,7 @@ from aiozarr.codecs.blosc import BloscCodec
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
 from aiozarr.codecs.gzip import ZLIB, Decompressor, GzipCodec, InflateStream, StreamCodec
 from aiozarr.codecs.numcodecs_objects import any_level, flag
-from aiozarr.codecs.registry import FieldsCodec, integer, invalid, one_of, register
+from aiozarr.codecs.registry import FieldsCodec, integer, invalid, one_of, register_codec
 from aiozarr.codecs.zstd import ZstdCodec
 from aiozarr.common.checks import is_integer
 from aiozarr.common.formatting import shown
@@ -46,7 +46,7 @@ _LZMA_OPTIONS = {
 }
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsZlibCodec(FieldsCodec, StreamCodec):
     """The codec `numcodecs.zlib`: one zlib stream (RFC 1950). Level -1 is zlib's default."""
@@ -66,7 +66,7 @@ class NumcodecsZlibCodec(FieldsCodec, StreamCodec):
         return InflateStream(ZLIB)
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsBz2Codec(FieldsCodec, StreamCodec):
     """The codec `numcodecs.bz2`: bzip2 streams."""
@@ -85,7 +85,7 @@ class NumcodecsBz2Codec(FieldsCodec, StreamCodec):
         return bz2.BZ2Decompressor()
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsLzmaCodec(StreamCodec):
     """The codec `numcodecs.lzma`: xz, lzma or raw streams, with dictionaries of at most `MAX_DICTIONARY` bytes.
@@ -172,7 +172,7 @@ _EMPTY_BLOCK = b"\x00"
 _MAX_EXPANSION = 255
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsLz4Codec(FieldsCodec, BytesBytesCodec):
     """The codec `numcodecs.lz4`. An `acceleration` below 1 means 1."""
@@ -224,7 +224,7 @@ class _Blosc(BloscCodec):
 _DECODERS = [_Blosc("lz4", 5, "noshuffle", None, 0, _is_strict=_is_strict) for _is_strict in (False, True)]
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsBloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `numcodecs.blosc`.
@@ -275,7 +275,7 @@ class NumcodecsBloscCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
         return _DECODERS[self._is_strict].decode_spans(data, spans, max_size=max_size, out=out)
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsZstdCodec(ZstdCodec):
     """The codec `numcodecs.zstd`. Levels above the highest mean the highest. `checksum` may be "YES" or "NO"."""
@@ -288,7 +288,7 @@ class NumcodecsZstdCodec(ZstdCodec):
         return cls(any_level(configuration, "level", 0, -131072, 22), flag(configuration, "checksum", default=False))
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsGzipCodec(GzipCodec):
     """The codec `numcodecs.gzip`. Level -1 is zlib's default."""

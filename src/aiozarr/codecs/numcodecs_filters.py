@@ -18,7 +18,7 @@ import numpy as np
 
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayArrayCodec, ArraySpec, codec_errors
 from aiozarr.codecs.numcodecs_objects import data_type
-from aiozarr.codecs.registry import check_members, integer, invalid, number, register
+from aiozarr.codecs.registry import check_members, integer, invalid, number, register_codec
 from aiozarr.errors import InvalidMetadataError
 
 _BYTE = np.dtype(np.uint8)
@@ -297,42 +297,42 @@ class _FilterCodec(ArrayArrayCodec):
         return filter_
 
 
-@register
+@register_codec
 class NumcodecsDeltaCodec(_FilterCodec):
     """The codec `numcodecs.delta`: differences of neighbours in C order."""
 
     name = "numcodecs.delta"
 
 
-@register
+@register_codec
 class NumcodecsBitRoundCodec(_FilterCodec):
     """The codec `numcodecs.bitround`: mantissas rounded to `keepbits` bits."""
 
     name = "numcodecs.bitround"
 
 
-@register
+@register_codec
 class NumcodecsFixedScaleOffsetCodec(_FilterCodec):
     """The codec `numcodecs.fixedscaleoffset`: (x - offset) * scale, rounded to whole numbers."""
 
     name = "numcodecs.fixedscaleoffset"
 
 
-@register
+@register_codec
 class NumcodecsQuantizeCodec(_FilterCodec):
     """The codec `numcodecs.quantize`: rounding to `digits` decimal digits."""
 
     name = "numcodecs.quantize"
 
 
-@register
+@register_codec
 class NumcodecsAsTypeCodec(_FilterCodec):
     """The codec `numcodecs.astype`: elements converted to `encode_dtype`."""
 
     name = "numcodecs.astype"
 
 
-@register
+@register_codec
 class NumcodecsPackBitsCodec(_FilterCodec):
     """The codec `numcodecs.packbits`: booleans as bits, in one dimension of bytes."""
 

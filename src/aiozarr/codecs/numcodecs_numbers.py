@@ -25,7 +25,7 @@ from aiozarr.codecs.registry import (
     integer,
     number,
     one_of,
-    register,
+    register_codec,
 )
 from aiozarr.common.formatting import shown
 from aiozarr.errors import CodecError, InvalidMetadataError
@@ -84,7 +84,7 @@ class NumbersCodec(ArrayBytesCodec):
             raise
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsPcodecCodec(NumbersCodec):
     """The codec `numcodecs.pcodec`: integers and floating-point numbers of 16 to 64 bits, losslessly."""
@@ -130,7 +130,7 @@ class NumcodecsPcodecCodec(NumbersCodec):
         return flat
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class NumcodecsZfpyCodec(FieldsCodec, NumbersCodec):
     """The codec `numcodecs.zfpy`: arrays of one to four dimensions in zfp's format with its header.

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from aiozarr.codecs.bytes import bits_used, storage_type
 from aiozarr.codecs.codec import JSON, AnyArray, ArrayBytesCodec, ArraySpec, byte_array
-from aiozarr.codecs.registry import check_members, integer, invalid, one_of, register, unsupported
+from aiozarr.codecs.registry import check_members, integer, invalid, one_of, register_codec, unsupported
 from aiozarr.errors import CodecError
 
 _BLOCK = 1 << 15
@@ -24,7 +24,7 @@ PaddingByte: TypeAlias = Literal["none", "first_byte", "last_byte"]
 """The byte that counts the unused bits."""
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class PackbitsCodec(ArrayBytesCodec):
     """The codec `packbits` (registry of extensions). The first bit of a byte is the least significant one.

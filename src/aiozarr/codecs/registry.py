@@ -84,7 +84,7 @@ _registry: ClassRegistry[Codec] = ClassRegistry(
 )
 
 
-def register(codec_class: CodecClass) -> CodecClass:
+def register_codec(codec_class: CodecClass) -> CodecClass:
     """Register `codec_class` under its `name`, in this process. It can be used as a class decorator.
 
     The last registration of a name is used for arrays that are opened after it.

@@ -15,13 +15,13 @@ from aiozarr.codecs.chain import CodecChain, parse_chain
 from aiozarr.codecs.chunk_layouts import EMPTY, NAME, ShardedArrayBytesCodec, ShardLayout
 from aiozarr.codecs.codec import JSON, AnyArray, ArraySpec, Region, view_region
 from aiozarr.codecs.codec_pipeline import CodecPipeline
-from aiozarr.codecs.registry import check_members, integers, invalid, one_of, register, required
+from aiozarr.codecs.registry import check_members, integers, invalid, one_of, register_codec, required
 from aiozarr.model import Range, Suffix, resolve_range
 
 _MAX_EDGE = 2**63 - 1
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class ShardingCodec(ShardedArrayBytesCodec):
     """The codec `sharding_indexed` (codec specification "sharding-indexed").

@@ -28,7 +28,7 @@ from aiozarr.codecs.numcodecs_documents import JsonDocument, LegacyJsonDocument,
 from aiozarr.codecs.numcodecs_filters import ARRAY_FILTERS
 from aiozarr.codecs.numcodecs_numbers import NumbersCodec, NumcodecsPcodecCodec, NumcodecsZfpyCodec
 from aiozarr.codecs.numcodecs_objects import Categorize, ObjectFilter, VariableArray, VariableBytes, VariableText
-from aiozarr.codecs.registry import check_members, get_codec, invalid, one_of, register, required, unsupported
+from aiozarr.codecs.registry import check_members, get_codec, invalid, one_of, register_codec, required, unsupported
 from aiozarr.codecs.v2_stages import (
     PREFIX,
     ArrayStage,
@@ -50,7 +50,7 @@ _SLACK = 1 << 24
 _OBJECT = np.dtype(object)
 
 
-@register
+@register_codec
 @dataclass(frozen=True, eq=False)
 class V2ElementsCodec(ArrayBytesCodec):
     """Encodes v2 arrays with filters, fields, mixed byte orders or objects. v3 documents cannot name this codec.

@@ -10,7 +10,7 @@ from numcodecs.vlen import VLenBytes, VLenUTF8
 from typing_extensions import Buffer
 
 from aiozarr.codecs.codec import AnyArray, ArrayBytesCodec, ArraySpec, FramedCodec, byte_array, codec_errors
-from aiozarr.codecs.registry import UnconfiguredCodec, register, unsupported
+from aiozarr.codecs.registry import UnconfiguredCodec, register_codec, unsupported
 from aiozarr.errors import CodecError
 
 _LENGTH_BYTES = 4
@@ -57,7 +57,7 @@ def _count_bytes(items: list[Any]) -> int:
     return len("".join(items).encode()) if items and isinstance(items[0], str) else sum(map(len, items))
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class VlenUtf8Codec(_VlenCodec):
     """The codec `vlen-utf8` (registry of extensions): strings in UTF-8. None is encoded as the empty string."""
@@ -67,7 +67,7 @@ class VlenUtf8Codec(_VlenCodec):
     _items = VLenUTF8()
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class VlenBytesCodec(_VlenCodec):
     """The codec `vlen-bytes` (registry of extensions): byte strings. None is encoded as the empty string."""

@@ -19,7 +19,7 @@ from aiozarr.codecs.registry import (
     import_library,
     integer,
     one_of,
-    register,
+    register_codec,
     required,
     unsupported,
 )
@@ -36,7 +36,7 @@ _INTEGERS = {np.dtype(name): np.dtype("i4") for name in ("i1", "i2", "u1", "u2")
 _WORKING: dict[np.dtype[Any], np.dtype[Any]] = {**_NATIVE, **_FLOATS, **_INTEGERS}
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class ZfpCodec(ArrayBytesCodec):
     """The codec `zfp` (registry of extensions), for up to 4 dimensions. Expert mode is not supported.

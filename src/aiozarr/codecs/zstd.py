@@ -15,7 +15,7 @@ import numpy as np
 import zstandard
 
 from aiozarr.codecs.codec import JSON, BytesBytesCodec, FramedCodec, Span, byte_view, codec_errors
-from aiozarr.codecs.registry import FieldsCodec, boolean, check_members, integer, register
+from aiozarr.codecs.registry import FieldsCodec, boolean, check_members, integer, register_codec
 from aiozarr.errors import CodecError
 from aiozarr.memory import thread_memory
 
@@ -72,7 +72,7 @@ def _make_decompressor(_: None) -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor()
 
 
-@register
+@register_codec
 @dataclass(frozen=True)
 class ZstdCodec(FieldsCodec, FramedCodec, BytesBytesCodec):
     """The codec `zstd` (codec specification "zstd").

@@ -31,14 +31,18 @@ def name_arguments(by: NameArgument) -> NameArgument:
     return before
 
 
+def readable_bytes(count: float) -> str:
+    """Return a number of bytes in a binary unit, such as "2.0 KiB"."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
+        if count < 1024 or unit == "EiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+
+
 def format_bytes(count: int) -> str:
     """Return a number of bytes exactly and in a readable unit, such as "2048 B (2.0 KiB)"."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} B" if unit == "B" else f"{count} B ({size:.1f} {unit})"
+    return f"{count} B" if count < 1024 else f"{count} B ({readable_bytes(count)})"
 
 
 def format_count(count: int, noun: str) -> str:
@@ -79,10 +83,14 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar."""
+    """Return "did you mean 'codecs'?" for the nearest of the known names, or `otherwise` if none is similar.
+
+    A name that contains the given one, as `merge_gap_bytes` contains "gap", is similar too.
+    """
     from difflib import get_close_matches  # imported here because few names are wrong
 
-    nearest = get_close_matches(str(name)[:200], list(known), n=1)
+    given, names = str(name)[:200], list(known)
+    nearest = get_close_matches(given, names, n=1) or [each for each in names if len(given) > 2 and given in each]
     return f"did you mean {nearest[0]!r}?" if nearest else otherwise
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiozarr.common.formatting import format_count, preformatted, printable
 from aiozarr.conversion.conversion_run import ConversionRun
 from aiozarr.conversion.conversion_task import ConversionStage, ConversionWork
-from aiozarr.engine import Engine, run, run_blocking
+from aiozarr.engine import Engine, run
 
 MAX_SHOWN_STAGES = 40
 MIB = 1 << 20
@@ -28,10 +28,10 @@ class ConversionPlan(ConversionWork):
         notes: remarks, by the path of the array they are about.
     """
 
-    async def aprepare(self, *, overwrite: bool = False) -> None:
+    async def prepare(self, *, overwrite: bool = False) -> None:
         """Prepare the destination for a scheduler that runs the tasks itself.
 
-        Then run the tasks stage by stage, anywhere and in any order within a stage, and call `afinish`. A task may be
+        Then run the tasks stage by stage, anywhere and in any order within a stage, and call `finish`. A task may be
         repeated.
 
         Args:
@@ -48,11 +48,7 @@ class ConversionPlan(ConversionWork):
 
         await run(work)
 
-    def prepare(self, *, overwrite: bool = False) -> None:
-        """Run `aprepare` and wait for it."""
-        run_blocking(lambda: self.aprepare(overwrite=overwrite))
-
-    async def afinish(self) -> None:
+    async def finish(self) -> None:
         """Store the documents of the result after its last task, and erase journal and intermediate arrays.
 
         Consolidated metadata are written too, if the source has them. The call may be repeated after an error.
@@ -69,10 +65,6 @@ class ConversionPlan(ConversionWork):
             await execution.finish()
 
         await run(work)
-
-    def finish(self) -> None:
-        """Run `afinish` and wait for it."""
-        run_blocking(self.afinish)
 
     def __str__(self) -> str:
         tasks = format_count(sum([stage.tasks for stage in self.stages]), "task")

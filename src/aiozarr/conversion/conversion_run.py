@@ -27,7 +27,7 @@ from aiozarr.conversion.conversion_task import (
 from aiozarr.engine import Engine, ScheduledStore
 from aiozarr.errors import CopyError, NodeExistsError, StoreError
 from aiozarr.hierarchy import Array, internal
-from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writeable, erase_node
+from aiozarr.hierarchy.internal import NodeAccess, check_erasable, check_store_writable, erase_node
 from aiozarr.metadata.format_rules import ancestors, join_path
 from aiozarr.metadata.formats import render_node
 from aiozarr.metadata.records import ArrayMetadata
@@ -97,8 +97,8 @@ class ConversionRun:
             CopyError: an interrupted conversion is stored there, and `resume` is false, or it is another one.
             UnsupportedOperationError: the store cannot write.
         """
-        check_store_writeable(self._root.store)
-        check_store_writeable(self._temporary.store)
+        check_store_writable(self._root.store)
+        check_store_writable(self._temporary.store)
         if resume and await self._load_done():
             self._skipped = sum([sum(flags) for flags in self._journal.done])
         elif overwrite:

@@ -154,17 +154,18 @@ class ConversionTask:
         return self.item_size * prod([stop - start for start, stop in self.region])
 
     def run(self) -> TaskResult:
-        """Run the task and wait for it; raises the errors of `arun`."""
-        return run_blocking(self.arun)
-
-    async def arun(self) -> TaskResult:
         """Read the region, write it, and store a mark, by which `ConversionPlan.finish` knows that the task has run.
+
+        The call blocks, so that any executor or scheduler can make it in a worker.
 
         Raises:
             NodeNotFoundError: the conversion was not prepared, or has ended.
             TypeError, OverflowError, ValueError: the rule of casts refuses a value.
             StoreError, CodecError, LimitError: as `View.read` and `View.write`.
         """
+        return run_blocking(self._run_marked)
+
+    async def _run_marked(self) -> TaskResult:
         result = await self.run_unmarked()
         store, key = self.destination.store, f"{self.destination.done_prefix}{self.number}"
 

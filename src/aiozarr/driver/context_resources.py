@@ -187,7 +187,7 @@ RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
     "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
     "file_io_concurrency": ("used", _requests),
-    "file_io_sync": ("honoured", lambda value, path: {"durable": boolean(value, path)}),
+    "file_io_sync": ("honoured", lambda value, path: {"fsync": boolean(value, path)}),
     "file_io_locking": ("refused", refuse("files are always replaced under a lock of the operating system")),
     **{f"{service}_request_concurrency": ("used", _requests) for service in ("http", "s3", "gcs")},
     **{f"{service}_request_retries": ("used", _attempts) for service in ("http", "s3", "gcs")},

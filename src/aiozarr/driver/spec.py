@@ -212,7 +212,7 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
 def _settings(flags: Mapping[str, Any], pool: CachePool, kvstore: KvStore, threads: Mapping[str, Any]) -> Settings:
     """Return the settings for the flags and resources of a spec."""
     missing = "fill" if flags["fill_missing_data_reads"] else "raise"
-    options: dict[str, Any] = {"missing": missing, **kvstore.settings, **threads}
+    options: dict[str, Any] = {"missing_chunks": missing, **kvstore.settings, **threads}
     if flags["recheck_cached_data"] is False and pool.total_bytes_limit:
         # Nothing is revalidated, so chunks are cached decoded.
         options["chunk_cache_bytes"] = pool.total_bytes_limit

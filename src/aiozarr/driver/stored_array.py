@@ -181,7 +181,7 @@ async def _create(access: internal.NodeAccess, spec: Spec, stored: StoredArray) 
     Raises:
         PreconditionFailedError: another document is stored.
     """
-    internal.check_store_writeable(access.store)
+    internal.check_store_writable(access.store)
     zarr_format = spec.format.number
 
     async def load(access: internal.NodeAccess) -> tuple[None, Sequence[internal.ConsolidatedGroup]]:

@@ -131,7 +131,7 @@ class BlockingQueue:
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
         # Small requests keep all threads busy; merging only saves system calls.
-        gap = LOCAL_GAP if settings.gap == "auto" else settings.gap
+        gap = LOCAL_GAP if settings.merge_gap_bytes == "auto" else settings.merge_gap_bytes
         return MergeLimits(gap, settings.max_over_read, min(BATCH_BYTES, settings.max_request_bytes))
 
     def batch_bytes(self, nbytes: int) -> int:

@@ -103,7 +103,7 @@ DEFAULT_OUTCOME_KEY = outcome_key(DEFAULT_SETTINGS)
 
 def merge_key(settings: Settings) -> Hashable:
     """Return the part of `settings` that must be equal for readers whose ranges are merged into one request."""
-    return (outcome_key(settings), settings.gap, settings.max_over_read, settings.max_request_bytes)
+    return (outcome_key(settings), settings.merge_gap_bytes, settings.max_over_read, settings.max_request_bytes)
 
 
 # --- readers -----------------------------------------------------------------------------------------------------

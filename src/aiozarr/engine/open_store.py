@@ -132,8 +132,8 @@ def make_store(
     if not os.fspath(target):
         raise ValueError("the target is empty; the working directory is '.'")
     options = dict(storage_options or {})
-    if settings.durable and _is_local(os.fspath(target)):
-        options.setdefault("durable", True)
+    if settings.fsync and _is_local(os.fspath(target)):
+        options.setdefault("fsync", True)
     if _is_remote(os.fspath(target)):
         _add_timeouts(options, settings)
     return from_url(target, **options)

@@ -27,7 +27,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Pairs of (start, length) in a chunk, ascending and apart."""
 
 MIN_REQUEST_COST = 16 << 10
-"""A request costs at least as much as this many bytes, whatever `Settings.gap` is."""
+"""A request costs at least as much as this many bytes, whatever `Settings.merge_gap_bytes` is."""
 
 MAX_RUNS = 1 << 12
 """A chunk with more wanted runs than this is fetched whole: finding out costs more than it could save."""

@@ -53,8 +53,8 @@ class MergeLimitBounds:
     def of(cls, store: Store, settings: Settings) -> MergeLimitBounds:
         """Return the limits of merging in reads of `store`, as far as they are known."""
         least, most = (LOCAL_GAP, LOCAL_GAP) if isinstance(store, BlockingStore) else (MIN_GAP, MAX_GAP)
-        if settings.gap != "auto":
-            least = most = settings.gap
+        if settings.merge_gap_bytes != "auto":
+            least = most = settings.merge_gap_bytes
         ranges = store.supports.partial_reads
         merges = isinstance(store, LocatingStore)
         return cls(least, most, settings.max_over_read, settings.max_request_bytes, ranges, merges)

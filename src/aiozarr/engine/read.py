@@ -229,7 +229,7 @@ def _decode_one(store: BlockingStore, read: Read, settings: Settings, *, may_blo
         bound = {"max_bytes": max_bytes} if store.has_bounded_reads else {}
         data = store.read_now(read.prefix + layout.key_of(part), **bound)
         if data is None:
-            if settings.missing != "fill":
+            if settings.missing_chunks != "fill":
                 return False
             part.fill(read.out, layout.spec.fill_value)
         else:

@@ -346,10 +346,10 @@ class ReadOperation(Operation):
         """Return the error for an object that is not stored; None to read the fill value. Any thread."""
         for keys in self._missing:
             keys.add(key)
-        if self.settings.missing == "fill":
+        if self.settings.missing_chunks == "fill":
             return None
         return MissingChunkError(
-            f"the chunk {key!r} is not stored, and Settings.missing is 'raise' (store {store.url})",
+            f"the chunk {key!r} is not stored, and Settings.missing_chunks is 'raise' (store {store.url})",
             store=store.url,
             key=key,
         )

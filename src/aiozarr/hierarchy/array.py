@@ -32,6 +32,7 @@ from aiozarr.hierarchy.unread_values import UnreadValues, equal_handles, unread_
 from aiozarr.hierarchy.view import FieldSelection, View
 from aiozarr.metadata.format_rules import key_prefix, rules_of
 from aiozarr.metadata.records import ArrayMetadata
+from aiozarr.settings import changed_settings
 from aiozarr.stores import BlockingStore, Store
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """
         from aiozarr.hierarchy.resize import append_mark
 
-        self._check_writeable()
+        self._require_writable()
         mark = append_mark()
         added = await self[...]._converted(values)
         axis = self._check_axis(added.ndim, axis)
@@ -409,6 +410,20 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             **counts,
         )
 
+    def with_settings(self, **changes: Any) -> Array:
+        """Return a handle of this array with other settings, without I/O: `await array.with_settings(timeout=2)[:4]`.
+
+        `changes` are fields of `Settings`; all others stay as they are. Both handles use one store: closing the new
+        handle does not close it, closing the one that opened it does. The document is not parsed again: `strict` and
+        `v1_order_f` apply to it from the next `refresh`.
+
+        Raises:
+            TypeError: an unknown setting, or a value of the wrong type.
+            ValueError: a value out of its range, or another value of a setting that is fixed when a store is opened.
+        """
+        settings = changed_settings(self.settings, changes)
+        return self._with_metadata(self._metadata, self._options._replace(settings=settings, owns_store=False))
+
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle of this array whose chunks are read and written through `transformer`, without I/O.
 
@@ -440,8 +455,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         return f"<aiozarr.Array {printable(self.url)} {self.dtype} {self.shape} {self._layout}>"
 
     def _repr_html_(self) -> str:
-        """Return the HTML that notebooks show, with a drawing of the grid. Makes no request."""
-        from aiozarr.hierarchy.info import grid_svg, table
+        """Return the HTML that notebooks show. Makes no request."""
+        from aiozarr.hierarchy.info import table
 
         facts = [
             ("url", self.url),
@@ -456,7 +471,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
             ("zarr format", self.zarr_format),
             ("read only", self.read_only),
         ]
-        return table("aiozarr.Array", facts, self._metadata.attributes, grid_svg(self._layout.grid))
+        return table("aiozarr.Array", facts, self._metadata.attributes)
 
     # --- for this package ----------------------------------------------------------------------------------------
 
@@ -475,9 +490,9 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         layout = self._layout
         return View(self, layout, layout.whole)
 
-    def _with_metadata(self, metadata: ArrayMetadata) -> Array:
-        """Return another handle of this array with these metadata."""
-        array = Array(self._store, self._path, metadata, self._options)
+    def _with_metadata(self, metadata: ArrayMetadata, options: HandleOptions | None = None) -> Array:
+        """Return another handle of this array with these metadata, and other `options` if given."""
+        array = Array(self._store, self._path, metadata, options or self._options)
         array._erasures_seen, array._resizes_seen = self._erasures_seen, self._resizes_seen
         array._present_shape = self._present_shape
         array._runtime_transformers = self._runtime_transformers

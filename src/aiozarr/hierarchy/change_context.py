@@ -284,7 +284,7 @@ def link_target(access: NodeAccess) -> NodeAccess | None:
     below = [f"{store.root}/{path}" for path in (*ancestors(access.path), access.path)]
     if store.identity == (LocalStore, os.fsencode(store.root)) and not any(map(os.path.islink, below[1:])):
         return None
-    return access._replace(store=LocalStore("/", durable=store.durable), path=os.path.realpath(below[-1]).strip("/"))
+    return access._replace(store=LocalStore("/", fsync=store.fsync), path=os.path.realpath(below[-1]).strip("/"))
 
 
 def accesses_through(root: NodeAccess, accesses: Iterable[NodeAccess]) -> list[NodeAccess]:

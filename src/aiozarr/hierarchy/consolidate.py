@@ -37,7 +37,7 @@ from aiozarr.hierarchy.consolidated_update import (
 )
 from aiozarr.hierarchy.group import Group, make_group
 from aiozarr.hierarchy.members import check_listable, read_nodes_below
-from aiozarr.hierarchy.node import HandleOptions, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, check_store_writable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -106,7 +106,7 @@ async def consolidate_metadata(
         if found is None:
             raise node_not_found_error(access.store, access.path, zarr_format, other)
         make(found)
-        check_store_writeable(access.store)
+        check_store_writable(access.store)
         tracker = changes_of(access.engine)
         # From the outermost group, because changes of nodes below begin there, and must have the same locks.
         [outermost] = await resolve_outermost([access], group_keys())

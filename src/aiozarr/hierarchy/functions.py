@@ -21,7 +21,7 @@ from aiozarr.hierarchy.new_metadata import (
     with_options,
 )
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike
-from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, check_store_writable
 from aiozarr.hierarchy.node_access import NodeAccess, NodeMetadata, run_at_target
 from aiozarr.hierarchy.node_changes import create_all
 from aiozarr.hierarchy.opening import check_no_mode, opens
@@ -146,7 +146,7 @@ async def _create(
     async def create(access: NodeAccess, owns_store: bool) -> N:
         # The handle is made first, because that checks the metadata as opening does.
         node = make(access.store, access.path, metadata, HandleOptions(access.settings, "r+", owns_store))
-        check_store_writeable(access.store)
+        check_store_writable(access.store)
         await create_all([access], [metadata], overwrite=overwrite)
         node._mark_stored()
         return node

@@ -216,7 +216,7 @@ class Group(Node[GroupMetadata]):
         """
         from aiozarr.hierarchy.node_changes import create_nodes
 
-        self._check_writeable()
+        self._require_writable()
         if not isinstance(nodes, Mapping):
             raise TypeError(f"nodes are a mapping of names to descriptions of nodes, not {type(nodes).__name__}")
         metadata = {
@@ -281,25 +281,25 @@ class Group(Node[GroupMetadata]):
             raise wrong_kind_error(found.url, found.path, found.metadata)
         return found
 
-    async def move(self, source: str, dest: str) -> None:
-        """Move the node `source` below this group, with everything below it, to the name `dest` below this group.
+    async def move(self, source: str, destination: str) -> None:
+        """Move the node `source` of this group, with everything below it, to the name `destination` of this group.
 
-        Stores cannot rename, so all keys are copied and then erased. An array appears at `dest` once it is copied
-        completely; a group may be seen there before, without its attributes and with a part of its members. Only when
-        the copy is complete does the node disappear from `source`. An interrupted move leaves the source or the copy
-        complete; to finish it, repeat the call.
+        Stores cannot rename, so all keys are copied and then erased. An array appears at `destination` once it is
+        copied completely; a group may be seen there before, without its attributes and with a part of its members. Only
+        when the copy is complete does the node disappear from `source`. An interrupted move leaves the source or the
+        copy complete; to finish it, repeat the call.
 
         Raises:
             NodeNotFoundError: nothing is stored at `source`.
-            NodeExistsError: something else is stored at `dest`.
-            NodeTypeError: a node above `dest` is an array.
+            NodeExistsError: something else is stored at `destination`.
+            NodeTypeError: a node above `destination` is an array.
             ValueError: one of the names is empty or is inside the other.
             UnsupportedOperationError: the group is read-only, or the store cannot list.
         """
         from aiozarr.hierarchy.move import move_node
 
-        self._check_writeable()
-        old, new = (child_path(self._path, name, self.zarr_format) for name in (source, dest))
+        self._require_writable()
+        old, new = (child_path(self._path, name, self.zarr_format) for name in (source, destination))
         await self._run_on_io_thread(
             lambda access: move_node(access.sibling(old), access.sibling(new), self.zarr_format)
         )
@@ -316,7 +316,7 @@ class Group(Node[GroupMetadata]):
         """
         from aiozarr.hierarchy.node_changes import delete_node
 
-        self._check_writeable()
+        self._require_writable()
         path = child_path(self._path, name, self.zarr_format)
         try:
             await self._run_on_io_thread(delete_node, path)
@@ -369,7 +369,7 @@ class Group(Node[GroupMetadata]):
     async def _create(self, make: MakeNode[N], name: str, metadata: NodeMetadata, overwrite: bool) -> N:
         from aiozarr.hierarchy.node_changes import create_all
 
-        self._check_writeable()
+        self._require_writable()
         # The handle is made first, because that checks the metadata as opening does.
         node = self._child(make, child_path(self._path, name, self.zarr_format), metadata)
         await self._run_on_io_thread(lambda access: create_all([access], [metadata], overwrite=overwrite), node.path)

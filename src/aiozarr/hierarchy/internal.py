@@ -29,7 +29,7 @@ from aiozarr.hierarchy.members import ListedNode, NodeError, list_folders, list_
 from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike, as_json, codec_chain, list_codecs
 from aiozarr.hierarchy.new_metadata import new_array_metadata, new_group_metadata
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, resolve_dtype, storage_order
-from aiozarr.hierarchy.node import HandleOptions, Mode, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, Mode, check_store_writable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,

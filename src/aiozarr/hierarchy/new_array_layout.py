@@ -15,6 +15,7 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from aiozarr.codecs import ArrayArrayCodec, ArrayBytesCodec, Codec, get_codec
 from aiozarr.codecs.bytes import has_byte_order
+from aiozarr.common.formatting import argument
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.records import NamedConfig
 
@@ -71,11 +72,11 @@ def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLik
         chunk, shard = resolve_chunks(shape, chunks, shards, itemsize)
         outer = chunk if shard is None else shard
         return Chunking("regular", {"chunk_shape": list(outer)}, outer, None if shard is None else chunk)
-    argument = "chunks" if shards is None else "shards"
+    named = argument("chunks") if shards is None else argument("shards")
     parts: list[Any] = list(listed)
     if len(parts) != len(shape):
-        raise ValueError(f"{argument} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}")
-    runs = [_runs(argument, part, whole) for part, whole in zip(parts, shape, strict=True)]
+        raise ValueError(f"{named} has {len(parts)} dimensions, the shape {tuple(shape)} has {len(shape)}")
+    runs = [_runs(named, part, whole) for part, whole in zip(parts, shape, strict=True)]
     configuration = {
         "kind": "inline",
         "chunk_shapes": [
@@ -109,7 +110,7 @@ def resolve_chunks(
             raise ValueError(f"shards is a shape, 'auto' or None, not {shards!r}")
         chunk = _chunk_shape(shape, chunks, itemsize)
         return chunk, auto_shards(shape, chunk, itemsize)
-    shard = _lengths("shards", shards, shape)
+    shard = _lengths(argument("shards"), shards, shape)
     chunk = auto_divisor(shard, itemsize) if _is_auto(chunks) else _chunk_shape(shard, chunks, itemsize)
     if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
         raise ValueError(f"the shard shape {shard} is no multiple of the chunk shape {chunk}")
@@ -172,7 +173,7 @@ def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tup
         return auto_chunks(shape, itemsize)
     if chunks is False or chunks is None:
         return tuple([max(1, length) for length in shape])
-    return _lengths("chunks", chunks, shape)
+    return _lengths(argument("chunks"), chunks, shape)
 
 
 def _is_auto(chunks: object) -> bool:

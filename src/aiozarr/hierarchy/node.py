@@ -109,7 +109,7 @@ class Node(ABC, Generic[M]):
     @property
     def read_only(self) -> bool:
         """True if writes raise: the node was opened with `mode="r"`, or its store cannot write."""
-        return self._options.mode == "r" or not self._store.supports.writeable
+        return self._options.mode == "r" or not self._store.supports.writable
 
     @property
     def attrs(self) -> Mapping[str, JSON]:
@@ -212,7 +212,7 @@ class Node(ABC, Generic[M]):
         """
         from aiozarr.hierarchy.node_changes import update_node
 
-        self._check_writeable()
+        self._require_writable()
 
         async def apply(access: NodeAccess) -> M:
             old: list[M] = []
@@ -258,25 +258,25 @@ class Node(ABC, Generic[M]):
     def _set_metadata(self, metadata: M) -> None:
         self._metadata = metadata
 
-    def _check_writeable(self) -> None:
+    def _require_writable(self) -> None:
         if self._options.mode == "r":
             raise UnsupportedOperationError(
                 f"{self.url} was opened with mode='r'; open it with mode='r+' to write", store=self._store.url
             )
-        check_store_writeable(self._store)
+        check_store_writable(self._store)
 
 
 MakeNode: TypeAlias = Callable[[Store, str, NodeMetadata, HandleOptions], N]
 """Makes the handle of a node: `make_array`, `make_group`, or `make_node` for either."""
 
 
-def check_store_writeable(store: Store) -> None:
+def check_store_writable(store: Store) -> None:
     """Check that the store can write.
 
     Raises:
         UnsupportedOperationError: it cannot.
     """
-    if not store.supports.writeable:
+    if not store.supports.writable:
         raise UnsupportedOperationError(f"{type(store).__name__} cannot write", store=store.url)
 
 

@@ -10,7 +10,7 @@ from aiozarr.engine.open_store import Target, check_schemes
 from aiozarr.errors import InvalidMetadataError, NodeExistsError
 from aiozarr.hierarchy.array import Array, make_array
 from aiozarr.hierarchy.changes import changes_of
-from aiozarr.hierarchy.node import HandleOptions, MakeNode, Mode, Node, check_store_writeable
+from aiozarr.hierarchy.node import HandleOptions, MakeNode, Mode, Node, check_store_writable
 from aiozarr.hierarchy.node_access import (
     NodeAccess,
     NodeMetadata,
@@ -276,7 +276,7 @@ async def _open(
         metadata, other = await search_node(access, zarr_format)
         if metadata is None and create is not None:
             node = handle(create)
-            check_store_writeable(access.store)
+            check_store_writable(access.store)
             from aiozarr.hierarchy.node_changes import create_all
 
             try:

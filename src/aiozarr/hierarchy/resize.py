@@ -136,7 +136,7 @@ async def _has_stored_chunks(access: NodeAccess, old: ArrayLayout, new: ArrayLay
 
 
 async def _has_values(access: NodeAccess, old: ArrayLayout, new: ArrayLayout) -> bool:
-    settings = replace(access.settings, missing="fill", on_event=None, chunk_cache_bytes=0)
+    settings = replace(access.settings, missing_chunks="fill", on_event=None, chunk_cache_bytes=0)
     for maps in _gained_slabs(old, new):
         first = _first_chunks(new, maps)
         out = np.empty([each.count for each in first], new.spec.dtype)

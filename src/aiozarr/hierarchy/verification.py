@@ -274,7 +274,7 @@ _UNREAD = {
 async def _verify_object(array: Array, path: str, coords: tuple[int, ...], view: View) -> list[BadObject]:
     """Read one stored object, and each inner chunk individually if it is a shard with an error."""
     if _is_listed(array):
-        view._settings = replace(view._settings, missing="raise")
+        view._settings = replace(view._settings, missing_chunks="raise")
     error = await _read_error(view)
     if error is None:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -186,7 +186,7 @@ class View(UnreadValues):
             NodeNotFoundError: this process has deleted it.
             StoreError: the store could not be read.
             CodecError: a chunk could not be decoded.
-            MissingChunkError: a chunk is not stored, and `Settings.missing` is "raise".
+            MissingChunkError: a chunk is not stored, and `Settings.missing_chunks` is "raise".
             LimitError: the view has more than `Settings.max_chunks` chunks, or one of them decodes to more than
                 `Settings.max_chunk_bytes`.
             TypeError, ValueError: `out` does not fit.
@@ -247,7 +247,7 @@ class View(UnreadValues):
         from aiozarr.engine import Write
         from aiozarr.hierarchy.casting import broadcast_values
 
-        self._array._check_writeable()
+        self._array._require_writable()
         await self._check_size()
         converted = await self._converted(values, casting)
         fitted = broadcast_values(converted, self.shape)
@@ -272,19 +272,31 @@ class View(UnreadValues):
                 callback,
             )
 
-    @overload
-    def plan(self, *, probe: Literal[False] = False) -> Plan: ...
-    @overload
-    def plan(self, *, probe: Literal[True]) -> Coroutine[Any, Any, Plan]: ...
-    @overload
-    def plan(self, *, probe: bool) -> Plan | Coroutine[Any, Any, Plan]: ...
-    def plan(self, *, probe: bool = False) -> Plan | Coroutine[Any, Any, Plan]:
-        """Return the cost of reading this view.
+    def plan(self) -> Plan:
+        """Return bounds of the cost of reading this view, from the metadata and without I/O. `print` shows a table."""
+        from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
+        from aiozarr.schedule.coalesce import split_limit
 
-        Without `probe`: bounds, without I/O. With `probe=True`: an awaitable of the exact requests and bytes,
-        which fetches shard indexes and sizes. `print` shows either as a table.
+        plan, store = NO_READ, self._array._chunk_store
+        if self.size:
+            layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
+            merge_bounds, suffix_reads = MergeLimitBounds.of(store, self._settings), store.supports.suffix_reads
+            plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, merge_bounds=merge_bounds)
+            plan = replace(plan, first=LazyRows(layout, touched, self._array._prefix, limit, merge_bounds))
+        return replace(plan, array=self._array.url, shape=self.shape)
+
+    async def probe(self) -> Plan:
+        """Return the exact requests and bytes of reading this view, after fetching shard indexes and sizes.
+
+        Raises:
+            StoreError, LimitError: as `read`.
         """
-        return self._probe() if probe else self._bounds()
+        if not self.size:
+            return self.plan()
+        report = current_recorder()
+        read = await self._shape_only_read()
+        plan = await self._run(lambda engine: engine.probe(read, settings=self._settings, report=report))
+        return replace(plan, array=self._array.url, shape=self.shape)
 
     def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
         """Iterate over the blocks of the view as they complete, in no promised order.
@@ -450,26 +462,6 @@ class View(UnreadValues):
         await self._check_size()
         nothing = np.broadcast_to(np.empty((), self.dtype), self._transform.core_shape)
         return Read(self._layout, self._array._chunk_store, self._array._prefix, self._touched(), nothing, self._fields)
-
-    def _bounds(self) -> Plan:
-        from aiozarr.engine import NO_READ, LazyRows, MergeLimitBounds, plan_bounds
-        from aiozarr.schedule.coalesce import split_limit
-
-        plan, store = NO_READ, self._array._chunk_store
-        if self.size:
-            layout, touched, limit = self._layout, self._touched(), split_limit(store, self._settings)
-            merge_bounds, suffix_reads = MergeLimitBounds.of(store, self._settings), store.supports.suffix_reads
-            plan = plan_bounds(layout, touched, suffix_reads=suffix_reads, split_limit=limit, merge_bounds=merge_bounds)
-            plan = replace(plan, first=LazyRows(layout, touched, self._array._prefix, limit, merge_bounds))
-        return replace(plan, array=self._array.url, shape=self.shape)
-
-    async def _probe(self) -> Plan:
-        if not self.size:
-            return self._bounds()
-        report = current_recorder()
-        read = await self._shape_only_read()
-        plan = await self._run(lambda engine: engine.probe(read, settings=self._settings, report=report))
-        return replace(plan, array=self._array.url, shape=self.shape)
 
     async def _blocks(
         self, prefetch: int | None, report: Report | None

@@ -96,7 +96,9 @@ class RequestExecutor:
     # --- limits and measurements -----------------------------------------------------------------------------------
 
     def merge_limits(self, settings: Settings) -> MergeLimits:
-        gap = self._cost_estimator.gap(self._running_clock()()) if settings.gap == "auto" else settings.gap
+        gap = settings.merge_gap_bytes
+        if gap == "auto":
+            gap = self._cost_estimator.gap(self._running_clock()())
         return merge_limits(gap, settings.max_over_read, settings.max_request_bytes)
 
     def batch_bytes(self, nbytes: int) -> int:

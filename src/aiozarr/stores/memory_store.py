@@ -41,7 +41,7 @@ class MemoryStore(BlockingStore):
     """
 
     supports = Supports(
-        writeable=True,
+        writable=True,
         listable=True,
         conditional_reads=True,
         conditional_writes=True,

@@ -208,7 +208,7 @@ class ObspecStore(ProbedStore):
         self._copies_values = is_of_obstore(obj) and type(obj).__name__ != "MemoryStore"
         has_put = hasattr(obj, "put_async") and hasattr(obj, "delete_async")
         self.supports = Supports(
-            writeable=has_put,
+            writable=has_put,
             listable=hasattr(obj, "list_async"),
             # obstore refuses suffixes of blobs in Azure, which has none.
             suffix_reads=type(obj).__name__ != "AzureStore",
@@ -317,7 +317,7 @@ class ObspecStore(ProbedStore):
 
     async def set(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version | None:
         check_key(key, store=self._url)
-        if not self.supports.writeable:
+        if not self.supports.writable:
             raise self._unsupported("set")
         data = byte_view(value)
         if not isinstance(value, bytes) and not self._copies_values:
@@ -337,13 +337,13 @@ class ObspecStore(ProbedStore):
 
     async def erase(self, key: str) -> None:
         check_key(key, store=self._url)
-        if not self.supports.writeable:
+        if not self.supports.writable:
             raise self._unsupported("erase")
         await self._unless_missing(key, lambda: self._obj.delete_async(key))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         keys = [check_key(key, store=self._url) for key in keys]
-        if not self.supports.writeable:
+        if not self.supports.writable:
             raise self._unsupported("erase")
         for start in range(0, len(keys), DELETE_KEYS):
             some = keys[start : start + DELETE_KEYS]

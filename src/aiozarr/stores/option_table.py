@@ -101,7 +101,7 @@ class OptionTable:
         """Return the given options under our names. An option that is None counts as not given.
 
         Raises:
-            TypeError: an unknown option, or a value of the wrong type. The message lists the known options.
+            TypeError: an unknown option, or a value of the wrong type. The message has the nearest known option.
             ValueError: one option is given twice with different values, or its value cannot be sent.
         """
         by_name = self._by_name()
@@ -197,9 +197,8 @@ class OptionTable:
     def _unknown(self, name: str) -> TypeError:
         plain = _CLOUD_PREFIX.sub("", name.lower())
         same = (option.name for option in self.options if plain in (option.name, *option.obstore))
-        meant = did_you_mean(next(same, name), self.names)
-        known = f"{self.store} knows {', '.join(self.names)}"
-        return TypeError(f"unknown storage option {name!r}; {meant and f'{meant} '}{known}")
+        remedy = did_you_mean(next(same, name), self.names, "the reference of storage options lists all")
+        return TypeError(f"unknown storage option {name!r} for {self.store}; {remedy}")
 
 
 def _insert(into: dict[str, Any], name: str, value: Any, path: str) -> None:

@@ -93,7 +93,7 @@ class PrefixStore(WrapperStore):
         if isinstance(error, EraseError):
             skip = len(self._prefix)
             failures = {inner[skip:]: self._relocate(each, inner[skip:]) for inner, each in error.failures.items()}
-            return EraseError.of(failures, self.url)
+            return EraseError.from_failures(failures, self.url)
         if key is None and error.key is not None:
             key = error.key.removeprefix(self._prefix)
         error.store, error.key = self.url, key

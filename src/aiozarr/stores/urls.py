@@ -216,7 +216,7 @@ def _local(path: str, options: dict[str, Any]) -> Store:
     if found is not None:
         return _zip(*found, options)
     options = _flat("file", options)
-    _only(options, "durable")
+    _only(options, "fsync")
     return LocalStore(path, **options)
 
 
@@ -235,7 +235,7 @@ def _zip(path: str, inner: str, options: dict[str, Any]) -> Store:
     from aiozarr.stores.option_table import pick
     from aiozarr.stores.zip import ZipStore
 
-    own, rest = pick("zip", ("durable", *_ZIP), _flat("file", options))
+    own, rest = pick("zip", ("fsync", *_ZIP), _flat("file", options))
     _only(rest)
     return ZipStore(path, "a", prefix=inner and inner + "/", **own)
 

@@ -273,7 +273,7 @@ class ReadOnlyStore(WrapperStore):
     @property
     def supports(self) -> Supports:  # type: ignore[override]  # as in the base class
         """The capabilities of the inner store, except for writes."""
-        return replace(super().supports, writeable=False, conditional_writes=False, conditional_erases=False)
+        return replace(super().supports, writable=False, conditional_writes=False, conditional_erases=False)
 
     async def _around(self, operation: StoreOperation, call: Callable[[], Awaitable[T]]) -> T:
         if operation.is_write:

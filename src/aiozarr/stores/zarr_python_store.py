@@ -45,7 +45,7 @@ class AdaptedStore(Store):
         self._loop = loop
         # Stores of zarr-python may raise beyond the end of a value, or return what follows it in a larger file.
         self.supports = Supports(
-            writeable=store.supports_writes and not store.read_only,
+            writable=store.supports_writes and not store.read_only,
             listable=store.supports_listing,
             clipped_reads=False,
         )
@@ -91,7 +91,7 @@ class BufferStore(BlockingStore):
     """The dictionary of buffers of zarr-python's store in memory."""
 
     supports = Supports(
-        writeable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
+        writable=True, listable=True, conditional_reads=True, conditional_writes=True, bounded_reads=True
     )
 
     def __init__(self, values: dict[str, Any]) -> None:

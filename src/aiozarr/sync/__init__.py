@@ -12,6 +12,7 @@ from aiozarr.common.lazy_names import lazy_names
 if TYPE_CHECKING:
     from aiozarr.schedule.events import record
     from aiozarr.sync.array import Array, View
+    from aiozarr.sync.conversion_plan import ConversionPlan
     from aiozarr.sync.functions import (
         clean,
         consolidate_metadata,
@@ -33,6 +34,7 @@ else:
         {
             "aiozarr.schedule.events": "record",
             ".array": "Array View",
+            ".conversion_plan": "ConversionPlan",
             ".functions": (
                 "clean consolidate_metadata convert copy create_array create_group plan_conversion read_many "
                 "validate verify"
@@ -45,6 +47,7 @@ else:
 
 __all__ = [
     "Array",
+    "ConversionPlan",
     "Group",
     "TensorView",
     "View",

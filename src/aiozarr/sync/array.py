@@ -133,6 +133,10 @@ class Array(UnreadValues, Node[AsyncArray]):
             values = convert_values(values, self.dtype)
         return wait(lambda _: self._async.append(values, axis))
 
+    def with_settings(self, **changes: Any) -> Array:
+        """Return a handle of this array with other settings, without I/O; see `aiozarr.Array.with_settings`."""
+        return Array(self._async.with_settings(**changes))
+
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle whose chunks go through `transformer`; see `aiozarr.Array.with_storage_transformer`."""
         return Array(self._async.with_storage_transformer(transformer))
@@ -261,9 +265,11 @@ class View(UnreadValues):
             values = convert_values(values, self.dtype, casting, is_element=self._async._scalar)
         wait(lambda callback: self._async.write(values, callback, casting), progress)
 
-    def plan(self, *, probe: bool = False) -> Plan:
-        """Return the cost of reading this view: bounds without I/O, or exact with `probe=True`."""
-        return wait(lambda _: self._async.plan(probe=True)) if probe else self._async.plan()
+    def plan(self) -> Plan:
+        """Return bounds of the cost of reading this view, from the metadata and without I/O."""
+        return self._async.plan()
+
+    probe = blocking_method(AsyncView.probe, unchanged)
 
     def stream(self, prefetch: int | None = None) -> Iterator[tuple[Region, AnyArray]]:
         """Iterate over the blocks of the view as they complete; arguments are those of `aiozarr.View.stream`."""

@@ -8,6 +8,7 @@ from aiozarr import conversion, hierarchy, transfer
 from aiozarr.hierarchy.functions import wrong_view_error
 from aiozarr.hierarchy.view import AnyArray
 from aiozarr.sync.array import Array, View
+from aiozarr.sync.conversion_plan import ConversionPlan
 from aiozarr.sync.group import Group
 from aiozarr.sync.wait import blocking_function, blocking_operation, data_in_this_thread, unchanged, wait
 
@@ -19,7 +20,7 @@ validate = blocking_function(hierarchy.validate, unchanged)
 convert = blocking_operation(conversion.convert)
 copy = blocking_operation(transfer.copy)
 clean = blocking_function(transfer.clean, unchanged)
-plan_conversion = blocking_function(conversion.plan_conversion, unchanged)
+plan_conversion = blocking_function(conversion.plan_conversion, lambda plan: ConversionPlan(**vars(plan)))
 
 
 def read_many(views: Sequence[View | Array]) -> list[AnyArray]:

@@ -121,7 +121,7 @@ async def _clean_directory(directory: str, url: str, *, is_deep: bool, delete: b
 def _remove(path: bytes, root: bytes) -> None:
     folder, name = os.path.split(path)
     with OpenDirectory.below(root, folder) as directory:
-        remove_files(directory, [name], durable=False)
+        remove_files(directory, [name], fsync=False)
     prune(folder, root)  # a killed writer may have made the directory for this file
 
 

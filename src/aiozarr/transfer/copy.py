@@ -199,7 +199,7 @@ def child_store(store: Store, path: str) -> Store:
 async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if not source.supports.readable:
         raise UnsupportedOperationError("the source cannot be read", store=source.url)
-    if not destination.supports.writeable:
+    if not destination.supports.writable:
         raise UnsupportedOperationError("the destination cannot be written", store=destination.url)
     if read_back and not destination.supports.readable:
         message = f"{argument('verify', 'checksum')} reads back, which this store cannot"

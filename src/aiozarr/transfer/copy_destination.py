@@ -111,7 +111,7 @@ class CopyDestination:
         # The documents of nodes, and whether they are behind a link; None if they were not listed.
         self._stored_documents: dict[str, bool] | None = None
         supports = self._store.supports
-        is_kept = bool(supports.readable and supports.writeable and supports.listable)
+        is_kept = bool(supports.readable and supports.writable and supports.listable)
         self.journal = CopyJournal(self.destination, self.source.store.url, is_kept=is_kept)
         self.is_prepared = True
         self._old_journal: list[str] | None = None
@@ -293,12 +293,12 @@ class CopyDestination:
         is_exact = count < MAX_COUNTED_OBJECTS or self.rules.resume
         number = f"{'' if is_exact else 'at least '}{count:,} object{'' if count == 1 else 's'}"
         resume, overwrite = argument("resume", True), argument("overwrite", True)
-        message = f"{self._store.url} holds {number}, among them {found.first!r}; "
+        message = f"{self._store.url} already contains {number}, such as {found.first!r}; "
         if found.journal_keys:
-            return message + f"they are of an interrupted copy: {resume} continues it, {overwrite} starts over"
+            return message + f"an interrupted copy stored them: {resume} continues it, {overwrite} starts over"
         if self.rules.resume:
             message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
-        return message + f"{overwrite} replaces objects of the same key and keeps the others"
+        return message + f"{overwrite} replaces objects with the same key and keeps all others"
 
     async def prepare(self) -> None:
         """Prepare the first object: store a new journal's header, invalidate consolidated metadata, withdraw documents.

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiozarr.common.formatting import format_count, preformatted, printable
+from aiozarr.common.formatting import format_count, preformatted, printable, readable_bytes
 from aiozarr.common.progress import Progress
 from aiozarr.metadata.format_rules import document_write_order
 from aiozarr.model import Entry
 
 MAX_SHOWN_FAILURES = 5
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class CopyReport:
         deleted: number of objects that were removed from the destination because the source does not have them.
         missing_chunks: number of chunks that the metadata of a source without a listing allow, but that it lacks.
         server_side: number of copied objects that the server copied itself.
-        dry_run: True if nothing was written; the other numbers are then those of a real copy.
+        dry_run: True if nothing was written; the other numbers say what a real copy would do.
         planned: the actions of a dry run: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
         requests: requests over a network to both stores, with repetitions. Each start of a listing counts as one. Reads
@@ -84,9 +83,8 @@ class CopyReport:
 
 def format_cost(nbytes: int, seconds: float, requests: int) -> str:
     """Return bytes, their rate and the requests of a copy or a conversion as text."""
-    mib = nbytes / MIB
-    rate = f"{mib:,.1f} MiB in {seconds:.2f} s ({mib / max(seconds, 1e-9):,.1f} MiB/s)"
-    return f"{rate}, {format_count(requests, 'request')}"
+    rate = readable_bytes(nbytes / max(seconds, 1e-9))
+    return f"{readable_bytes(nbytes)} in {seconds:.2f} s ({rate}/s), {format_count(requests, 'request')}"
 
 
 def format_failures(failed: Sequence[tuple[str, BaseException]]) -> list[str]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 
 import aiozarr
 from aiozarr.cli.command_group import COMMANDS, ROOT, option_text
+from aiozarr.cli.help import Command
 from aiozarr.common.formatting import argument, name_arguments
 from tests.support.command_line import invoke, succeed
 
@@ -17,6 +20,8 @@ from tests.support.command_line import invoke, succeed
 def test_help_lists_all_commands() -> None:
     text = succeed("--help").stdout
     assert all(f"  {name} " in text for name in COMMANDS)
+    titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", "Look:", "Copy:", "Check:", "Change:", "Tools:"]
     assert succeed("--version").stdout.startswith("aiozarr ")
 
 
@@ -32,6 +37,54 @@ def test_each_command_has_help_with_its_summary(name: str) -> None:
             assert option.help, option.name
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_each_help_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in ("bucket/era5.zarr",) if name == "cp" else ("era5.zarr", "bucket/era5.zarr"):
+        group = aiozarr.sync.create_group(place)
+        group.create_array("t2m", data=np.ones((24, 4, 6)), chunks=(6, 4, 6), dimension_names=("time", "lat", "lon"))
+        group.create_array("v10", data=np.ones(24), dimension_names=("time",))
+    aiozarr.sync.create_array("old.zarr", data=[1], zarr_format=2)
+    if name == "diff":
+        succeed("cp", "era5.zarr", "copy.zarr")
+    command = ROOT.get_command(click.Context(ROOT), name)
+    assert isinstance(command, Command)
+    assert len(command.examples) == 2
+    help_text = succeed(name, "--help").stdout
+    for example in command.examples:
+        assert f"\n  {example}\n" in help_text
+        program, *arguments = shlex.split(example.replace("s3://", ""))
+        assert program == "aiozarr"
+        succeed(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("check", "'diff' compares"),
+        ("du", "'info' counts"),
+        ("stat", "'ls -l' shows"),
+        ("migrate", "'zarr migrate v3' migrates in place"),
+        ("completion", "_AIOZARR_COMPLETE=bash_source aiozarr"),
+    ],
+)
+def test_a_command_of_another_tool_or_version_gets_its_remedy(name: str, remedy: str) -> None:
+    result = invoke(name, "x")
+    assert result.exit_code == 2
+    assert f"No such command '{name}'; " in result.stderr
+    assert remedy in result.stderr
+
+
+def test_a_misspelled_option_gets_only_the_nearest_one() -> None:
+    error = invoke("convert", "--worker", "2", "a", "b").stderr
+    assert "'--workers'" in error or "--workers?" in error
+    error = invoke("cp", "--dryrun", "a", "b").stderr.splitlines()[-1]
+    assert re.findall(r"--[a-z-]+", error) == ["--dryrun", "--dry-run"]
+    assert "ean" not in invoke("tree", "--level", "2", "a").stderr
+    error = invoke("info", "--storage-option", "anonn=true", "s3://bucket/x").stderr
+    assert error == "aiozarr: unknown storage option 'anonn' for an S3 store; did you mean 'anon'?\n"
+
+
 def test_an_unknown_command_gets_the_nearest_name() -> None:
     result = invoke("vrify", "x")
     assert result.exit_code == 2
@@ -39,7 +92,7 @@ def test_an_unknown_command_gets_the_nearest_name() -> None:
     assert invoke("zzz").exit_code == 2
 
 
-@pytest.mark.parametrize("name", ["mv", "rmm", "rn", "r"])
+@pytest.mark.parametrize("name", ["rmm", "rn", "r"])
 def test_no_unknown_command_leads_to_one_that_removes(name: str) -> None:
     result = invoke(name, "x")
     assert result.exit_code == 2
@@ -110,3 +163,4 @@ def test_a_message_has_the_syntax_of_the_command_line(sample: Path, tmp_path: Pa
         in invoke("cp", sample, tmp_path / "x", "--include", "x*", "--include", "y").stderr
     )
     assert "--chunks time=1 names" in invoke("convert", sample, tmp_path / "x", "--shards", "4").stderr
+    assert "--chunks (1, 2) has 2 dim" in invoke("convert", sample / "air", tmp_path / "x", "--chunks", "1,2").stderr

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import aiozarr.sync
+from aiozarr.cli import copy_commands
+from aiozarr.common.progress import Progress
 from aiozarr.model import Entry
 from aiozarr.stores import LocalStore
 from tests.support.command_line import invoke, records, succeed
@@ -39,7 +41,8 @@ def test_cp_refuses_a_destination_that_holds_objects(sample: Path, tmp_path: Pat
     (tmp_path / "taken/other").write_bytes(b"x")
     result = invoke("cp", sample, tmp_path / "taken")
     assert result.exit_code == 1
-    assert "among them 'other'; --overwrite replaces" in result.stderr
+    assert "such as 'other'; --overwrite replaces" in result.stderr
+    assert "to bring an existing copy up to date, use sync" in result.stderr
     assert "overwrite=True" not in result.stderr
     succeed("cp", "--overwrite", sample, tmp_path / "taken")
     assert files(tmp_path / "taken") == files(sample) | {"other": b"x"}
@@ -59,7 +62,7 @@ def test_cp_of_one_object(name: str, created: str, sample: Path, tmp_path: Path)
     result = invoke("cp", sample / "zarr.json", f"{tmp_path}/{name}")
     assert result.exit_code == 1
     assert "--overwrite replaces it" in result.stderr
-    succeed("cp", "--overwrite", "--checksum", sample / "zarr.json", f"{tmp_path}/{name}")
+    succeed("cp", "--overwrite", "--verify", "checksum", sample / "zarr.json", f"{tmp_path}/{name}")
 
 
 def test_cp_of_one_object_keeps_one_that_another_process_has_stored_meanwhile(
@@ -119,7 +122,7 @@ def test_sync_replaces_and_deletes(sample: Path, tmp_path: Path) -> None:
 def test_a_finished_copy_that_is_resumed_says_that_all_is_there(sample: Path, tmp_path: Path) -> None:
     succeed("cp", sample, tmp_path / "copy.zarr")
     result = succeed("cp", "--resume", sample, tmp_path / "copy.zarr")
-    assert result.stderr == f"{tmp_path / 'copy.zarr'} has all {len(files(sample))} objects already\n"
+    assert result.stderr == f"{tmp_path / 'copy.zarr'} already has all {len(files(sample))} objects\n"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,7 @@ def test_a_finished_copy_that_is_resumed_says_that_all_is_there(sample: Path, tm
         (["{sample}", "{sample}/inside"], 2),
         (["{sample}", "nope://x"], 2),
         (["{sample}", "{new}", "--resume", "--verify", "sometimes"], 2),
-        (["{sample}", "{new}", "--transfers", "0"], 2),
+        (["{sample}", "{new}", "--max-requests", "0"], 2),
         (["{sample}"], 2),
     ],
 )
@@ -145,7 +148,7 @@ def test_an_object_that_fails_is_named_and_the_others_are_copied(sample: Path, t
     result = invoke("cp", "--overwrite", "--on-error", "continue", sample, tmp_path / "copy.zarr")
     assert result.exit_code == 6, result.output
     assert "'lat/c/0'" in result.stderr
-    assert "what was copied remains: the same command with --resume continues" in result.stderr
+    assert "the copied objects are kept; the same command with --resume continues" in result.stderr
     assert (tmp_path / "copy.zarr/air/zarr.json").exists()
     assert not (tmp_path / "copy.zarr/zarr.json").exists()
     quiet = invoke("cp", "-q", "--overwrite", "--on-error", "continue", sample, tmp_path / "copy.zarr")
@@ -180,7 +183,7 @@ def test_a_link_that_leads_nowhere_ends_copies_and_checks_by_an_error(
     before = files(tmp_path / "copy.zarr")
     (sample / "lat/c/0").unlink()
     (sample / "lat/c/0").symlink_to("nowhere")
-    for command in (("sync", "--delete"), ("cp", "--overwrite"), ("check",)):
+    for command in (("sync", "--delete"), ("cp", "--overwrite"), ("diff",)):
         result = invoke(*command, *quiet, sample, tmp_path / "copy.zarr")
         assert result.exit_code == 1
         assert "lat/c/0" in result.output
@@ -188,3 +191,13 @@ def test_a_link_that_leads_nowhere_ends_copies_and_checks_by_an_error(
     result = invoke("sync", "--delete", "--on-error", "continue", *quiet, sample, tmp_path / "copy.zarr")
     assert result.exit_code == 6
     assert files(tmp_path / "copy.zarr") == before
+
+
+def test_the_report_of_a_small_copy_has_its_bytes_in_a_unit_that_shows_them(sample: Path, tmp_path: Path) -> None:
+    size = sum(map(len, files(sample / "lat").values()))
+    assert f"{size} B in " in succeed("cp", sample / "lat", tmp_path / "lat.zarr").stderr
+
+
+def test_progress_says_comparing_until_something_is_copied() -> None:
+    assert copy_commands._title(Progress(10, 20, 0, 0)) == "comparing"
+    assert copy_commands._title(Progress(11, 20, 8, 8)) == "copying"

@@ -54,7 +54,7 @@ def test_tree_shows_nodes_that_cannot_be_read(sample: Path) -> None:
 def test_consolidate_counts_the_nodes(sample: Path) -> None:
     result = succeed("consolidate", sample)
     assert result.stdout == ""
-    assert "metadata of 4 nodes consolidated" in result.stderr
+    assert "consolidated metadata of 4 nodes" in result.stderr
     assert records("consolidate", sample)[0]["nodes"] == 4
 
 

@@ -1,4 +1,4 @@
-"""ls, stat, du and rm."""
+"""ls and rm."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import aiozarr.sync
 from tests.support.command_line import invoke, records, succeed
+from tests.support.servers.http_server import FaultServer
 
 
 def test_ls_shows_one_level_with_prefixes_first(sample: Path) -> None:
@@ -34,7 +35,7 @@ def test_ls_of_one_object_shows_it(sample: Path) -> None:
     assert succeed("ls", sample / "zarr.json").stdout == "zarr.json\n"
 
 
-@pytest.mark.parametrize("command", [["ls"], ["ls", "-r"], ["du"]])
+@pytest.mark.parametrize("command", [["ls"], ["ls", "-r"]])
 def test_a_place_without_objects_is_not_found(command: list[str], tmp_path: Path) -> None:
     result = invoke(*command, tmp_path / "none")
     assert result.exit_code == 3
@@ -46,30 +47,15 @@ def test_names_of_objects_cannot_control_the_terminal(tmp_path: Path) -> None:
     assert succeed("ls", tmp_path).stdout == "a\\x1b[2Jb\n"
 
 
-def test_stat_shows_the_size(sample: Path) -> None:
-    [found] = records("stat", sample / "zarr.json")
-    assert found["size"] == (sample / "zarr.json").stat().st_size
-    assert "size    : " in succeed("stat", sample / "zarr.json").stdout
-
-
-def test_stat_of_a_prefix_is_not_found(sample: Path) -> None:
-    result = invoke("stat", sample / "air")
-    assert result.exit_code == 4
-    assert "there is no object" in result.stderr
-
-
-def test_du_sums_by_depth(sample: Path) -> None:
-    sizes = {path: path.stat().st_size for path in sample.rglob("*") if path.is_file()}
-    found = {each["prefix"]: each for each in records("du", "-d", "1", sample)}
-    assert set(found) == {"", "air/", "deep/", "lat/"}
-    assert found[""] == {"prefix": "", "objects": len(sizes), "bytes": sum(sizes.values())}
-    assert found["air/"]["objects"] == 9
-    assert [each["prefix"] for each in records("du", sample)] == [""]
-
-
-def test_du_of_one_object(sample: Path) -> None:
-    size = (sample / "zarr.json").stat().st_size
-    assert records("du", sample / "zarr.json") == [{"prefix": "", "objects": 1, "bytes": size}]
+def test_ls_long_shows_size_and_version_of_one_object_of_a_server_that_cannot_list(sample: Path) -> None:
+    with FaultServer() as server:
+        server.put("w.zarr/zarr.json", data := (sample / "zarr.json").read_bytes())
+        [found] = records("ls", f"{server.url}/w.zarr/zarr.json")
+        assert (found["key"], found["size"]) == ("zarr.json", len(data))
+        assert found["version"]
+        result = invoke("ls", f"{server.url}/w.zarr/none")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "HTTPStore cannot list objects" in result.stderr
 
 
 def test_rm_removes_one_object_only(sample: Path) -> None:
@@ -182,5 +168,5 @@ def test_rm_says_that_names_are_left_which_are_no_keys(sample: Path) -> None:
     os.rename(sample / "lat", os.fsencode(sample) + b"/l\xe4t")
     result = invoke("rm", "-r", sample)
     assert result.exit_code == 1
-    assert r"not everything was removed: left are l\xe4t" in result.stderr
+    assert r"not everything was removed: l\xe4t remain" in result.stderr
     assert os.listdir(os.fsencode(sample)) == [b"l\xe4t"]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aiozarr.cli import output
-from aiozarr.cli.output import Output, bytes_text, progress_text, seconds_text
+from aiozarr.cli.output import Output, progress_text, seconds_text
+from aiozarr.common.formatting import readable_bytes
 from aiozarr.common.progress import Progress
 
 
@@ -81,7 +82,7 @@ def test_progress_without_bytes_has_no_time_left() -> None:
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 30, "5.0 GiB"), (1 << 80, "1048576.0 EiB")],
 )
 def test_bytes_in_binary_units(count: int, text: str) -> None:
-    assert bytes_text(count) == text
+    assert readable_bytes(count) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1:01 min"), (3723, "1:02:03")])

@@ -58,7 +58,7 @@ def test_an_unknown_option_of_a_store_is_a_usage_error(sample: Path) -> None:
     result = invoke("ls", sample, "--storage-option", "anon=true")
     assert result.exit_code == 2
     assert "unknown storage options anon" in result.stderr
-    succeed("ls", sample, "--storage-option", "durable=true")
+    succeed("ls", sample, "--storage-option", "fsync=true")
 
 
 def test_a_path_has_its_name_as_it_is_and_a_url_percent_encoded(tmp_path: Path) -> None:

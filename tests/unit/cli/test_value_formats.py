@@ -70,7 +70,7 @@ def test_npy_is_what_numpy_reads(values: np.ndarray) -> None:
 
 
 def test_objects_have_no_raw_bytes() -> None:
-    with pytest.raises(TypeError, match="no bytes of a fixed size"):
+    with pytest.raises(TypeError, match="no fixed size in bytes"):
         encoded("raw", np.array(["a", "b"], dtype=object))
     assert encoded("text", np.array(["a", "ü"], dtype=object)) == "a\nü\n".encode()
 

@@ -15,7 +15,7 @@ from tests.support.command_line import damage, invoke, records, succeed
 def test_a_good_store_has_no_bad_chunks(sample: Path) -> None:
     result = succeed("verify", sample)
     assert result.stdout == ""
-    assert result.stderr == "3 arrays, 13 objects decoded to 944 B: 0 bad, 0 not stored, 0 outside of a grid\n"
+    assert result.stderr == "3 arrays, 13 objects decoded to 944 B: 0 bad, 0 not stored, 0 outside the grid\n"
 
 
 def test_bad_chunks_inner_chunks_and_indexes_are_named(sample: Path) -> None:

@@ -41,7 +41,7 @@ async def test_a_task_that_was_not_prepared_says_so() -> None:
     (task,) = plan.tasks()
     assert isinstance(task, ConversionTask)
     with pytest.raises(aiozarr.NodeNotFoundError):
-        await task.arun()
+        task.run()
     result = run_task(task)
     assert isinstance(result, aiozarr.NodeNotFoundError)
 

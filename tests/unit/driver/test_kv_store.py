@@ -86,7 +86,7 @@ EFFECTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "headers": (["A: 1"], {"headers": {"A": "1"}}),
     "aws_credentials": ({"profile": "p"}, {"profile": "p"}),
     "gcs_user_project": ({"project_id": "mine"}, {"requester_pays": "mine"}),
-    "file_io_sync": (True, {"durable": True}),
+    "file_io_sync": (True, {"fsync": True}),
     **{f"{each}_concurrency": (LIMIT, {"max_requests": 3}) for each in ("file_io", "http_request", "s3_request")},
     "gcs_request_concurrency": (LIMIT, {"max_requests": 3}),
     **{f"{each}_request_retries": (RETRIES, {"retries": 3}) for each in ("http", "s3", "gcs")},

@@ -54,7 +54,7 @@ async def test_a_plan_counts_the_chunks_that_are_touched() -> None:
     array = await stored(PLAIN, codecs=["bytes"])
     plan = array[1:3].plan()
     assert (plan.chunks, plan.requests) == (4, 4)
-    probed = await array[1:3].plan(probe=True)
+    probed = await array[1:3].probe()
     assert probed.bytes == 4 * (2 * 4 + 2 * 3 + 3 * 4 + 3 * 3)
     assert plan.bytes >= probed.bytes
     sharded = (await stored(SHARDED))[1:3].plan()

@@ -41,7 +41,7 @@ def test_arrays_and_groups_are_created_read_written_and_streamed() -> None:
             assert await opened[0, 3] == -1
         assert [name async for name, _ in group.members()] == ["a"]
         assert sum([block.size async for _, block in array[...].stream()]) == 64
-        assert (await array[1:].plan(probe=True)).exact
+        assert (await array[1:].probe()).exact
         assert [each.shape for each in await aiozarr.read_many([array[0], array[:, :2]])] == [(8,), (8, 2)]
 
     on_trio(main)

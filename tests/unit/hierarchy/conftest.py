@@ -13,7 +13,7 @@ import pytest
 from aiozarr.model import Entry, Supports, Value, Version
 from aiozarr.stores import LocalStore, MemoryStore, Store
 
-ALL = Supports(writeable=True, listable=True, conditional_reads=True, conditional_writes=True)
+ALL = Supports(writable=True, listable=True, conditional_reads=True, conditional_writes=True)
 
 
 class Remote(Store):

@@ -236,7 +236,7 @@ async def test_a_store_without_conditions_is_written_without_them(remote_with: C
 
 
 async def test_a_store_that_cannot_write_is_an_error(remote_with: Callable[..., Any]) -> None:
-    remote = remote_with(writeable=False)
+    remote = remote_with(writable=False)
     with pytest.raises(aiozarr.UnsupportedOperationError):
         await aiozarr.create_array(remote, "a", shape=3, dtype="i4")
     assert await keys(remote.held) == []

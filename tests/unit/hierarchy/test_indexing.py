@@ -157,7 +157,7 @@ async def test_a_thousand_points_of_a_billion_chunks_fetch_their_own_chunks_only
         await view.write(np.arange(1000))
     assert report.chunks == chunks
     assert view.plan().chunks == view.plan().requests == chunks
-    assert (await view.plan(probe=True)).requests == chunks
+    assert (await view.probe()).requests == chunks
     with aiozarr.record() as report:
         found = await view
     assert report.requests == chunks

@@ -90,26 +90,6 @@ def tags(html: str) -> list[str]:
     return [element.tag.rpartition("}")[2] for element in ET.fromstring(html).iter()]
 
 
-def lines(html: str) -> int:
-    return tags(html).count("line")
-
-
-@pytest.mark.parametrize(
-    ("shape", "chunks", "drawn"),
-    [
-        ((4, 6), (2, 3), 2),
-        ((10,), (2,), 4),
-        ((), (), 0),
-        ((0, 3), (1, 1), 0),
-        ((3, 4, 6), (1, 2, 2), 3),
-        ((10**9, 2), (1, 2), 31),
-    ],
-)
-async def test_the_drawing_has_a_bounded_number_of_lines(shape: Any, chunks: Any, drawn: int) -> None:
-    array = await aiozarr.create_array(MemoryStore(), shape=shape, dtype="i4", chunks=chunks)
-    assert lines(array._repr_html_()) == drawn
-
-
 @pytest.mark.parametrize("zarr_format", [2, 3])
 async def test_foreign_text_is_escaped(remote: Any, zarr_format: int) -> None:
     attributes = {HOSTILE: HOSTILE, "long": "x" * 10000, **{f"k{n}": n for n in range(50)}}
@@ -129,4 +109,3 @@ def test_the_blocking_twins_have_their_own_names() -> None:
     array = group.create_array("a", shape=(4, 4), dtype="i4", chunks=2)
     assert "aiozarr.sync.Group" in group._repr_html_()
     assert "aiozarr.sync.Array" in array._repr_html_()
-    assert lines(array._repr_html_()) == 2

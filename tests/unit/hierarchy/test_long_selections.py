@@ -67,7 +67,7 @@ async def test_many_points_are_sorted_once_and_by_a_worker(remote: bool, calls: 
     assert np.array_equal((await aiozarr.read_many([view, array]))[0], DATA[index])
     assert calls == [("sort", "aiozarr-worker")]
     calls.clear()
-    assert (await view.plan(probe=True)).chunks == 36
+    assert (await view.probe()).chunks == 36
     assert set(calls) == {("sort", "aiozarr-worker"), ("count", "aiozarr-worker")}
     assert np.array_equal(await array[...], DATA)
 
@@ -80,7 +80,7 @@ async def test_many_points_of_one_shard_are_sorted_by_workers(remote: bool, call
     assert np.array_equal(await view, DATA[index])
     assert calls == [("sort", "aiozarr-worker")] * 2
     await view.write(DATA[index])
-    await view.plan(probe=True)
+    await view.probe()
     assert {thread for _, thread in calls} == {"aiozarr-worker"}
     assert np.array_equal(await array[...], DATA)
 

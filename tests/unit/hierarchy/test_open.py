@@ -123,11 +123,11 @@ async def test_options_go_with_urls(memory: MemoryStore) -> None:
 
 
 async def test_durable_settings_reach_the_local_store(tmp_path: Path) -> None:
-    settings = aiozarr.Settings(durable=True)
+    settings = aiozarr.Settings(fsync=True)
     for target in (tmp_path, (tmp_path / "b").as_uri()):
         array = await aiozarr.create_array(target, "a", shape=1, dtype="i4", settings=settings)
         assert isinstance(array.store, LocalStore)
-        assert array.store.durable
+        assert array.store.fsync
 
 
 @pytest.mark.parametrize("failing", [aiozarr.open, aiozarr.open_array])

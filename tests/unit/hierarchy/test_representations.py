@@ -31,7 +31,7 @@ async def test_no_representation_has_a_name_that_a_terminal_or_a_page_obeys_and_
     with aiozarr.record() as report:
         await array[...].write(1)
         await array[:2].read()
-    exact = await array[...].plan(probe=True)
+    exact = await array[...].probe()
     copied = await aiozarr.copy(remote, MemoryStore())
     infos = [await array.info(), await group.info()]
     tree = await group.tree()
@@ -58,8 +58,10 @@ async def test_a_tree_is_text_whose_lines_prompts_show() -> None:
 
 
 def test_settings_are_written_as_a_person_would_and_can_be_evaluated() -> None:
-    settings = aiozarr.Settings(chunk_cache_bytes=512 << 20, gap=32 << 10, max_requests=1024, max_chunk_bytes=1000)
-    text = "Settings(max_requests=1024, gap=32 << 10, chunk_cache_bytes=512 << 20, max_chunk_bytes=1000)"
+    settings = aiozarr.Settings(
+        chunk_cache_bytes=512 << 20, merge_gap_bytes=32 << 10, max_requests=1024, max_chunk_bytes=1000
+    )
+    text = "Settings(max_requests=1024, merge_gap_bytes=32 << 10, chunk_cache_bytes=512 << 20, max_chunk_bytes=1000)"
     assert repr(settings) == text
     assert eval(text, {"Settings": aiozarr.Settings}) == settings
 

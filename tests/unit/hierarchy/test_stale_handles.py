@@ -98,7 +98,7 @@ USES: dict[str, Callable[[aiozarr.Array], Awaitable[Any]]] = {
     "read one": lambda array: array[0].read(),
     "read_many": lambda array: aiozarr.read_many([array]),
     "stream": lambda array: anext(array[...].stream()),
-    "probe": lambda array: array[...].plan(probe=True),
+    "probe": lambda array: array[...].probe(),
     "write": lambda array: array[...].write(1),
     "append": lambda array: array.append([1]),
     "resize": lambda array: array.resize(8),

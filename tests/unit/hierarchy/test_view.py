@@ -209,7 +209,7 @@ async def test_a_new_axis_that_is_sliced_to_nothing_is_empty_too() -> None:
     view = array[None, 0, 0][0:0]
     assert (await view).shape == (0,)
     assert view.plan().bytes == 0
-    assert (await view.plan(probe=True)).requests == 0
+    assert (await view.probe()).requests == 0
 
 
 async def test_missing_chunks_read_as_the_fill_value() -> None:
@@ -289,7 +289,7 @@ async def test_a_stream_prefetches_at_least_one_block() -> None:
 async def test_a_plan_bounds_the_requests_of_the_read() -> None:
     array = await stored(DATA)
     view = array[2:, ::4]
-    bounds, exact = view.plan(), await view.plan(probe=True)
+    bounds, exact = view.plan(), await view.probe()
     with aiozarr.record() as report:
         await view
     assert exact.exact
@@ -365,5 +365,5 @@ async def test_a_view_without_elements_costs_nothing_even_where_only_a_new_axis_
     array = await aiozarr.create_array(MemoryStore(), shape=(), dtype="i4")
     view = array[None][0:0]
     assert view.plan().requests == 0
-    assert (await view.plan(probe=True)).requests == 0
+    assert (await view.probe()).requests == 0
     assert (await view).shape == (0,)

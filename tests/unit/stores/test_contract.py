@@ -38,7 +38,7 @@ class OnlyReads(Store):
 class ReadsWritesAndScans(OnlyReads):
     """A store with all four operations, and no better way for any of the others."""
 
-    supports = Supports(writeable=True, listable=True)
+    supports = Supports(writable=True, listable=True)
 
     async def set(self, key: str, value: object, *, precondition: object = None) -> None:
         self.values[check_key(key)] = bytes(value)  # type: ignore[call-overload]

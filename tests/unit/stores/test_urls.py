@@ -34,9 +34,9 @@ def test_a_leading_tilde_of_a_str_is_the_home_directory(tmp_path: Path, monkeypa
 
 
 def test_durable_is_an_option_of_local_stores(tmp_path: Path) -> None:
-    store = from_url(tmp_path, durable=True)
+    store = from_url(tmp_path, fsync=True)
     assert isinstance(store, LocalStore)
-    assert store.durable
+    assert store.fsync
 
 
 def test_memory_urls_name_a_store_and_a_prefix() -> None:
@@ -144,9 +144,9 @@ S3 = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:1", "region":
             {"https": {"client_kwargs": {"headers": {"Authorization": "Bearer t"}}}},
         ),
         ("memory://name", {}, {"memory": {}}),
-        ("/tmp/x", {"durable": True}, {"file": {"durable": True}}),
+        ("/tmp/x", {"fsync": True}, {"file": {"fsync": True}}),
         ("/tmp/x.zip", {"max_member_bytes": 5}, {"zip": {"max_member_bytes": 5}}),
-        ("zip::file:///tmp/x.zip", {"durable": True}, {"zip": {"durable": True}, "file": {}}),
+        ("zip::file:///tmp/x.zip", {"fsync": True}, {"zip": {"fsync": True}, "file": {}}),
     ],
 )
 def test_options_under_the_name_of_a_protocol_are_those_of_its_link(

@@ -83,7 +83,7 @@ def test_a_view_reads_into_given_memory(array: sync.Array) -> None:
 def test_a_view_is_planned_exactly_or_in_bounds(array: sync.Array) -> None:
     view = array.view[:3]
     assert not view.plan().exact
-    exact = view.plan(probe=True)
+    exact = view.probe()
     with sync.record() as report:
         view.read()
     assert (exact.requests, exact.bytes) == (report.requests, report.bytes_fetched)

@@ -77,8 +77,8 @@ async def test_a_destination_that_holds_objects_is_refused(tmp_path: Path, make:
     with pytest.raises(aiozarr.CopyError) as caught:
         await aiozarr.copy(source, destination)
     assert str(caught.value) == (
-        f"{destination.url} holds 2 objects, among them {first!r}; overwrite=True replaces objects of the same key and "
-        "keeps the others"
+        f"{destination.url} already contains 2 objects, such as {first!r}; overwrite=True replaces objects with the "
+        "same key and keeps all others"
     )
     assert await contents(destination) == there
     await aiozarr.copy(source, destination, overwrite=True)
@@ -233,14 +233,14 @@ async def test_source_and_destination_must_be_disjoint(tmp_path: Path) -> None:
             await aiozarr.copy(tmp_path / source, tmp_path / destination)
 
 
-async def test_unlistable_sources_and_unwriteable_destinations_are_refused() -> None:
+async def test_unlistable_sources_and_unwritable_destinations_are_refused() -> None:
     class Limited(MemoryStore):
         pass
 
     group = b'{"zarr_format": 3, "node_type": "group"}'
     unlisted, unwritten = await fill(Limited(), ODD | {"zarr.json": group}), Limited()
     unlisted.supports = replace(MemoryStore.supports, listable=False)
-    unwritten.supports = replace(MemoryStore.supports, writeable=False)
+    unwritten.supports = replace(MemoryStore.supports, writable=False)
     with pytest.raises(aiozarr.UnsupportedOperationError, match="listed"):
         await aiozarr.copy(unlisted, MemoryStore())
     with pytest.raises(aiozarr.UnsupportedOperationError, match="written"):

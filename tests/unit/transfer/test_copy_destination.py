@@ -80,7 +80,7 @@ def test_a_dry_run_counts_and_writes_nothing(rules: dict[str, bool]) -> None:
 
 
 def test_a_dry_run_refuses_what_the_copy_would_refuse() -> None:
-    with pytest.raises(CopyError, match="holds 5 objects"):
+    with pytest.raises(CopyError, match="already contains 5 objects"):
         copied(FakeStore(TREE), FakeStore(OLD), dry_run=True)
 
 

@@ -36,7 +36,7 @@ async def test_a_copy_onto_an_older_array_reads_equal_and_other_nodes_stay() -> 
 
 
 async def test_chunks_that_a_source_without_listing_lacks_are_removed() -> None:
-    source, destination = FakeStore(supports=Supports(writeable=True)), FakeStore()
+    source, destination = FakeStore(supports=Supports(writable=True)), FakeStore()
     for store in (source.memory, destination.memory):
         array = await aiozarr.create_array(store, shape=4, chunks=1, dtype="i4")
         await array[...].write(range(1, 5))

@@ -34,7 +34,7 @@ def test_a_report_names_only_the_first_failures() -> None:
         counters.add_failed(Entry(f"x/{number}", 1), StoreError("gone", key=f"x/{number}"))
     text = str(counters.report(seconds=10.0, requests=4016))
     assert text.splitlines() == [
-        "2,000 objects (1 metadata document), 2,000.0 MiB in 10.00 s (200.0 MiB/s), 4,016 requests",
+        "2,000 objects (1 metadata document), 2.0 GiB in 10.00 s (200.0 MiB/s), 4,016 requests",
         "1 changed while they were copied",
         "8 not copied:",
         *[f"  'x/{number}': gone (key 'x/{number}')" for number in range(5)],

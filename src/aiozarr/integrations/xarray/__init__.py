@@ -3,7 +3,7 @@
 ```python
 ds = xarray.open_dataset("s3://bucket/data.zarr", engine="aiozarr")
 ds = await aiozarr.integrations.xarray.open_dataset("s3://bucket/data.zarr")
-await ds.aiozarr.aload()
+await ds.aiozarr.load_async()
 ```
 """
 

@@ -66,7 +66,7 @@ class DatasetAccessor:
 
     @property
     def report(self) -> Report | None:
-        """The report of the last `load` or `aload` of this accessor; None before."""
+        """The report of the last `load` or `load_async` of this accessor; None before."""
         return self._report
 
     def plan(self) -> LoadPlan:
@@ -88,7 +88,7 @@ class DatasetAccessor:
         self._data.load()
         return self._data
 
-    async def aload(self) -> Any:
+    async def load_async(self) -> Any:
         """Load all variables in one schedule, in place, and return the object. The caller's loop is never blocked.
 
         Raises:

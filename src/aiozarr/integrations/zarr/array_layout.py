@@ -104,4 +104,4 @@ def settings_of(configured: Mapping[str, Any] | None) -> Settings:
 @lru_cache(maxsize=16)
 def _settings_of(configured: tuple[tuple[str, Any], ...]) -> Settings:
     # zarr-python decides whether a missing chunk is an error.
-    return Settings(**{**_DEFAULTS, **dict(configured), "missing": "fill"})
+    return Settings(**{**_DEFAULTS, **dict(configured), "missing_chunks": "fill"})

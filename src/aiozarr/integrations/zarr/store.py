@@ -52,7 +52,7 @@ class ZarrStore(ForeignStore):
     @property
     def supports_writes(self) -> bool:
         """True if the store of aiozarr can be written to."""
-        return self.inner.supports.writeable
+        return self.inner.supports.writable
 
     @property
     def supports_listing(self) -> bool:

@@ -92,7 +92,7 @@ class AzureBucketClient(BucketClient):
         self._templates: dict[tuple[bool, str], RequestTemplate] = {}
         self.supports = replace(
             BUCKET_SUPPORTS,
-            writeable=not endpoint.secondary,
+            writable=not endpoint.secondary,
             suffix_reads=False,
             conditional_writes=False if endpoint.secondary else True if endpoint.azure else None,
         )

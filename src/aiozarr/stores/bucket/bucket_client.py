@@ -128,7 +128,7 @@ SINGLE_UPLOAD_BYTES = 64 << 20
 PART_BYTES = 16 << 20
 PART_CONCURRENCY = 8
 
-BUCKET_SUPPORTS = Supports(writeable=True, listable=True, conditional_reads=True, bounded_reads=True)
+BUCKET_SUPPORTS = Supports(writable=True, listable=True, conditional_reads=True, bounded_reads=True)
 
 DELETE_CONCURRENCY = 32
 """Keys that are removed at once, by a request each."""
@@ -439,7 +439,7 @@ def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[BucketCli
 
     Raises:
         ValueError: the URL or an option is not valid, or options contradict each other.
-        TypeError: an unknown option; the message lists the known ones.
+        TypeError: an unknown option; the message has the nearest known option.
     """
     scheme, separator, _ = url.partition("://")
     module = BUCKET_CLIENTS.get(scheme.lower())

@@ -45,7 +45,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
                 Missing ones are found as by the cloud's own tools: in environment, profiles, roles.
 
         Raises:
-            TypeError: an unknown option; the message lists the known ones.
+            TypeError: an unknown option; the message has the nearest known option.
             ValueError: the URL or an option is not valid, or options contradict each other.
             InvalidKeyError: this cloud cannot store keys with this prefix.
         """
@@ -233,7 +233,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     def _raise(self, failed: Mapping[str, StoreError]) -> None:
         if failed:
-            raise EraseError.of(failed, self.url)
+            raise EraseError.from_failures(failed, self.url)
 
     # --- listing -------------------------------------------------------------------------------------------------
 

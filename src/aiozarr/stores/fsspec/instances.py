@@ -20,7 +20,7 @@ class FileSystemTraits:
     """Properties of one file system.
 
     Attributes:
-        writeable: whole values can be written, and removed.
+        writable: whole values can be written, and removed.
         listable: files below a path can be listed.
         flat: one listing has everything below a path; otherwise directories are walked.
         suffixes: a negative start costs one request, and is cut at the start of the file.
@@ -38,7 +38,7 @@ class FileSystemTraits:
         whole: arguments for reading a whole file with a single request.
     """
 
-    writeable: bool = False
+    writable: bool = False
     listable: bool = True
     flat: bool = False
     suffixes: bool = False
@@ -58,16 +58,16 @@ class FileSystemTraits:
 # By the first protocol of the class. Others are classified by the methods of their class.
 _KNOWN: dict[str, FileSystemTraits] = {
     # Without the argument, s3fs requests the size first.
-    "s3": FileSystemTraits(writeable=True, flat=True, suffixes=True, framed=True, whole=(("max_concurrency", 1),)),
-    "gs": FileSystemTraits(writeable=True, flat=True, suffixes=True, framed=True),
+    "s3": FileSystemTraits(writable=True, flat=True, suffixes=True, framed=True, whole=(("max_concurrency", 1),)),
+    "gs": FileSystemTraits(writable=True, flat=True, suffixes=True, framed=True),
     # A server lists files as an HTML page of unknown format.
     "http": FileSystemTraits(listable=False, suffixes=True, open_ends=False, framed=True, encoded=True),
-    "memory": FileSystemTraits(writeable=True, flat=True, is_thread_safe=True),
+    "memory": FileSystemTraits(writable=True, flat=True, is_thread_safe=True),
     # For values inside the references, its size is the length of their encoding.
     "reference": FileSystemTraits(clips=False, numbered=True, framed=True, sizes=False),
-    "sftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
-    "ftp": FileSystemTraits(writeable=True, directories=True, prunes=True),
-    "smb": FileSystemTraits(writeable=True, directories=True, prunes=True),
+    "sftp": FileSystemTraits(writable=True, directories=True, prunes=True),
+    "ftp": FileSystemTraits(writable=True, directories=True, prunes=True),
+    "smb": FileSystemTraits(writable=True, directories=True, prunes=True),
     "zip": FileSystemTraits(indexed=True),
     "tar": FileSystemTraits(indexed=True),
     "libarchive": FileSystemTraits(indexed=True),
@@ -104,7 +104,7 @@ def traits_of(kind: Any) -> FileSystemTraits:
         return any(getattr(kind, name, None) is not getattr(base, name, None) for name in names)
 
     return FileSystemTraits(
-        writeable=has(f"{mark}pipe_file", "_open") and has(f"{mark}rm_file", "_rm", "rm"),
+        writable=has(f"{mark}pipe_file", "_open") and has(f"{mark}rm_file", "_rm", "rm"),
         listable=has(f"{mark}ls"),
         directories=has(f"{mark}makedirs", f"{mark}mkdir"),
     )

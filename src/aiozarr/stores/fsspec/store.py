@@ -69,7 +69,7 @@ class FsspecStore(Store):
         self._secrets = secrets_of(recipe, source.base + source.tail)
         self._local = LocalStore(source.base or "/") if recipe.kind.__name__ == "LocalFileSystem" else None
         self.supports = Supports(
-            writeable=traits.writeable,
+            writable=traits.writable,
             listable=traits.listable,
             suffix_reads=traits.suffixes,
             clipped_reads=traits.clips,
@@ -183,7 +183,7 @@ class FsspecStore(Store):
         if self._local is not None:
             return await self._local.set(key, value, precondition=precondition)
         check_key(key, store=self._url)
-        self._check_writeable("set")
+        self._require_writable("set")
         if precondition is not None:
             raise UnsupportedOperationError("fsspec sends no conditions", store=self._url, key=key)
         data = bytes(byte_view(value))
@@ -210,7 +210,7 @@ class FsspecStore(Store):
             await self._local.erase(key)
             return
         check_key(key, store=self._url)
-        self._check_writeable("erase")
+        self._require_writable("erase")
         with self._translated(key):
             await self._remove(self._path(key))
 
@@ -235,7 +235,7 @@ class FsspecStore(Store):
             await self._local.erase_prefix(prefix)
             return
         check_prefix(prefix, store=self._url)
-        self._check_writeable("erase")
+        self._require_writable("erase")
         await self.erase_values([entry.key async for entry in self.scan(prefix)])
 
     # --- listing -------------------------------------------------------------------------------------------------
@@ -280,8 +280,8 @@ class FsspecStore(Store):
     def _path(self, key: str) -> str:
         return f"{self._base}{quote(key) if self._traits.encoded else key}{self._tail}"
 
-    def _check_writeable(self, operation: str) -> None:
-        if not self._traits.writeable:
+    def _require_writable(self, operation: str) -> None:
+        if not self._traits.writable:
             raise self._unsupported(operation)
 
     @contextmanager

@@ -68,7 +68,7 @@ def gcs_options(given: Mapping[str, Any]) -> GcsOptions:
     """Translate `storage_options` of a GCS store. An option that is None counts as not given.
 
     Raises:
-        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings

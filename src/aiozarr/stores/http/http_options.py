@@ -74,7 +74,7 @@ def http_options(given: Mapping[str, Any]) -> HTTPOptions:
     Options may also be in `client_kwargs`, as fsspec passes them to aiohttp. None counts as not given.
 
     Raises:
-        TypeError: an unknown option, or a value of the wrong type; the message lists the known ones.
+        TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
         ValueError: one option is given twice with different values, or options contradict each other.
     """
     found = HTTP_TABLE.translate(given)

@@ -120,7 +120,7 @@ class HTTPStore(WebStore[HTTPClient]):
                 `max_connections`, `idle_timeout` and `connect_timeout`; fsspec's names are known too.
 
         Raises:
-            TypeError: an unknown option; the message lists the known ones.
+            TypeError: an unknown option; the message has the nearest known option.
             ValueError: the URL or an option is not valid, or options contradict each other.
         """
         address = WebAddress.parse(url)

@@ -52,14 +52,14 @@ def version_of(status: os.stat_result) -> Version:
     return Version(f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
 
 
-def replace_file(path: bytes, data: memoryview, precondition: Precondition | None, durable: bool) -> Version:
+def replace_file(path: bytes, data: memoryview, precondition: Precondition | None, fsync: bool) -> Version:
     """Make `data` the content of the file `path`, creating the directories above it.
 
     Raises:
         UnmetPreconditionError: `precondition` does not hold.
         OSError: the file could not be replaced; it is unchanged, and no temporary file remains.
     """
-    file = NewFile(path, durable)
+    file = NewFile(path, fsync)
     try:
         file.write(0, data)
         return file.commit(precondition)
@@ -68,7 +68,7 @@ def replace_file(path: bytes, data: memoryview, precondition: Precondition | Non
         raise
 
 
-def replace_files(contents: Iterable[tuple[bytes, memoryview]], durable: bool) -> None:
+def replace_files(contents: Iterable[tuple[bytes, memoryview]], fsync: bool) -> None:
     """Do what `replace_file` does for each (path, content). A directory is locked once for files in succession.
 
     Raises:
@@ -79,7 +79,7 @@ def replace_files(contents: Iterable[tuple[bytes, memoryview]], durable: bool) -
         files: list[NewFile] = []
         try:
             for path, data in group:
-                files.append(NewFile(path, durable, is_locked=False))
+                files.append(NewFile(path, fsync, is_locked=False))
                 files[-1].write(0, data)
                 files[-1].seal()
             _rename(files, None)
@@ -94,7 +94,7 @@ class NewFile:
 
     Args:
         path: the file, which `commit` creates or replaces.
-        durable: flush it before that.
+        fsync: flush it before that.
         size: reserve this many bytes at once, so that a full disk is detected before they are fetched.
         is_locked: hold the lock of the temporary file. Without it, a sweep may remove the file after a second.
 
@@ -107,10 +107,10 @@ class NewFile:
         OSError: it could not be created.
     """
 
-    def __init__(self, path: bytes, durable: bool, size: int = 0, *, is_locked: bool = True) -> None:
+    def __init__(self, path: bytes, fsync: bool, size: int = 0, *, is_locked: bool = True) -> None:
         self._path = path
         self._is_locked = is_locked
-        self.durable = durable
+        self.fsync = fsync
         self.directory = os.path.dirname(path)
         # A journal, which names the objects of a store, is nobody else's while it is written.
         self._is_own = _OWN_FOLDER in path
@@ -153,7 +153,7 @@ class NewFile:
         # nanoseconds, taken now, gives two states of a file different versions.
         now = time.time_ns()
         os.utime(self.descriptor, ns=(now, now))
-        if self.durable:
+        if self.fsync:
             _flush(self.descriptor)
         # A network file system may report only here that it did not store the content. The duplicate holds the lock,
         # which shows until the rename that the temporary file has a writer.
@@ -186,15 +186,15 @@ def _rename(files: Sequence[NewFile], precondition: Precondition | None) -> None
     with _locked(files[0].directory) as locked:
         for file in files:
             file.rename(precondition)
-        if files[0].durable:
+        if files[0].fsync:
             os.fsync(locked.descriptor)
     for file in files:
-        if file.durable:
+        if file.fsync:
             for parent in file.created:
                 flush_directory(parent)
 
 
-def remove_file(path: bytes, durable: bool, version: Version | None = None) -> None:
+def remove_file(path: bytes, fsync: bool, version: Version | None = None) -> None:
     """Remove the file or link `path`, if it exists and is not (a link to) a directory.
 
     Raises:
@@ -208,7 +208,7 @@ def remove_file(path: bytes, durable: bool, version: Version | None = None) -> N
             raise UnmetPreconditionError
         if status is None or not stat.S_ISDIR(status.st_mode):
             directory.unlink(name)
-            if durable:
+            if fsync:
                 os.fsync(directory.descriptor)
         return
     if version is not None:
@@ -225,12 +225,12 @@ def status_behind_link(directory: OpenDirectory, name: bytes) -> os.stat_result 
     return None
 
 
-def remove_files(directory: OpenDirectory, names: list[bytes], durable: bool) -> None:
+def remove_files(directory: OpenDirectory, names: list[bytes], fsync: bool) -> None:
     """Remove the files and links `names` of `directory`; missing ones are skipped."""
     with _exclusive(directory.descriptor, directory.path):
         for name in names:
             directory.unlink(name)
-        if durable:
+        if fsync:
             os.fsync(directory.descriptor)
 
 

@@ -61,7 +61,7 @@ class LocalStore(BlockingStore):
 
     `root` is made absolute at once; `~` is not expanded. A write replaces the file, whole or not at all. Preconditions
     hold between all processes of the host, also against writes without one. Reads follow symbolic links, a write
-    replaces a link, `erase` removes it. With `durable=True` a write or an erasure returns after file and directory were
+    replaces a link, `erase` removes it. With `fsync=True` a write or an erasure returns after file and directory were
     flushed.
 
     The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
@@ -71,7 +71,7 @@ class LocalStore(BlockingStore):
     """
 
     supports = Supports(
-        writeable=True,
+        writable=True,
         listable=True,
         conditional_reads=True,
         conditional_writes=True,
@@ -79,14 +79,14 @@ class LocalStore(BlockingStore):
         bounded_reads=True,
     )
 
-    def __init__(self, root: str | os.PathLike[str], *, durable: bool = False) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, fsync: bool = False) -> None:
         if os.name != "posix":
             raise UnsupportedOperationError("LocalStore needs a POSIX file system")
         if not os.fspath(root):
             raise ValueError("a local store needs a root that is not empty")
         self._root = absolute_path(root)
         self._base = self._root.rstrip(b"/") + b"/"
-        self._durable = durable
+        self._fsync = fsync
         self._url = "file://" + percent_encoded(self._root)
         self._identity = (LocalStore, os.path.realpath(self._root))
         self._parent: tuple[Store, str] | None = None
@@ -97,9 +97,9 @@ class LocalStore(BlockingStore):
         return os.fsdecode(self._root)
 
     @property
-    def durable(self) -> bool:
+    def fsync(self) -> bool:
         """True if a write is flushed to the device before it returns."""
-        return self._durable
+        return self._fsync
 
     @property
     def url(self) -> str:
@@ -135,13 +135,13 @@ class LocalStore(BlockingStore):
     def child_store(self, path: str) -> Store:
         """Return the store of the directory `path` below the root."""
         check_key(path, store=self._url)
-        return LocalStore(os.fsdecode(self._base + path.encode()), durable=self._durable)
+        return LocalStore(os.fsdecode(self._base + path.encode()), fsync=self._fsync)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (partial(LocalStore, self.root, durable=self._durable), ())
+        return (partial(LocalStore, self.root, fsync=self._fsync), ())
 
     def __repr__(self) -> str:
-        return f"LocalStore({self.root!r}{', durable=True' if self._durable else ''})"
+        return f"LocalStore({self.root!r}{', fsync=True' if self._fsync else ''})"
 
     # --- blocking ------------------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class LocalStore(BlockingStore):
         data = byte_view(value)
         try:
             with self._translated("writing", key):
-                return replace_file(path, data, precondition, self._durable)
+                return replace_file(path, data, precondition, self._fsync)
         except UnmetPreconditionError:
             prune(os.path.dirname(path), self._root)
             raise PreconditionFailedError(f"{precondition} does not hold", store=self._url, key=key) from None
@@ -263,7 +263,7 @@ class LocalStore(BlockingStore):
 
     def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
         with self._translated("writing", None):
-            replace_files([(self._path(key), byte_view(value)) for key, value in values], self._durable)
+            replace_files([(self._path(key), byte_view(value)) for key, value in values], self._fsync)
 
     def begin_file(self, key: str, size: int) -> LocalFile:
         """Return a file for the new value of `key`, of `size` bytes, to be written in parts by any threads.
@@ -273,21 +273,21 @@ class LocalStore(BlockingStore):
         """
         path = self._path(key)
         with self._translated("writing", key):
-            return LocalFile(self, key, NewFile(path, self._durable, size))
+            return LocalFile(self, key, NewFile(path, self._fsync, size))
 
     def erase_now(self, key: str) -> None:
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
             return
         with self._translated("erasing", key, missing_ok=True):
-            remove_file(path, self._durable)
+            remove_file(path, self._fsync)
         prune(os.path.dirname(path), self._root)
 
     def erase_if_match_now(self, key: str, version: Version) -> None:
         path = self._path(key)
         try:
             with self._translated("erasing", key):
-                remove_file(path, self._durable, version)
+                remove_file(path, self._fsync, version)
         except UnmetPreconditionError:
             raise PreconditionFailedError("the value was replaced", store=self._url, key=key) from None
         prune(os.path.dirname(path), self._root)
@@ -319,7 +319,7 @@ class LocalStore(BlockingStore):
         checked = [check_key(key, store=self._url) for key in keys]
         paths = [self._base + key.encode() for key in checked if not _is_reserved(key)]
         try:
-            async with aclosing(iterate_in_thread(walk.remove_keys(self._root, paths, self._durable))) as steps:
+            async with aclosing(iterate_in_thread(walk.remove_keys(self._root, paths, self._fsync))) as steps:
                 async for _ in steps:
                     pass
         except OSError as error:
@@ -336,7 +336,7 @@ class LocalStore(BlockingStore):
                 store=self._url,
             )
         with self._translated("erasing", prefix):
-            async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start, self._durable))) as steps:
+            async with aclosing(iterate_in_thread(walk.remove_tree(self._root, start, self._fsync))) as steps:
                 async for _ in steps:
                     pass
 

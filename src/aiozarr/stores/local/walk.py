@@ -102,10 +102,10 @@ def list_one(directory: bytes) -> tuple[list[str], list[str]]:
     return sorted(keys), sorted(directories)
 
 
-def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
+def remove_tree(root: bytes, start: bytes, fsync: bool) -> Iterator[int]:
     """Remove the keys below `start`, then directories that are empty; yields the number of files of each step.
 
-    Temporary files that a killed writer has left are removed, too. `durable`: each directory is flushed after its files
+    Temporary files that a killed writer has left are removed, too. `fsync`: each directory is flushed after its files
     were removed. An empty directory may be there again after a power failure.
 
     Raises:
@@ -114,7 +114,7 @@ def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
     above, name = (root, None) if start == root else os.path.split(start)
     try:
         with OpenDirectory.below(root, above) as directory:
-            yield from _remove_contents(directory, durable, name)
+            yield from _remove_contents(directory, fsync, name)
     except OSError as error:
         if error.errno not in MISSING:
             raise
@@ -122,7 +122,7 @@ def remove_tree(root: bytes, start: bytes, durable: bool) -> Iterator[int]:
         prune(above, root)
 
 
-def _remove_contents(directory: OpenDirectory, durable: bool, only: bytes | None = None) -> Iterator[int]:
+def _remove_contents(directory: OpenDirectory, fsync: bool, only: bytes | None = None) -> Iterator[int]:
     """Remove the contents of a directory, or only those of one directory in it, with this directory."""
     files: list[bytes] = []
     directories: list[bytes] = [] if only is None else [only]
@@ -133,24 +133,24 @@ def _remove_contents(directory: OpenDirectory, durable: bool, only: bytes | None
             elif found.is_file(follow_symlinks=False) or found.is_symlink():
                 files.append(name)
     for first in range(0, len(files), BATCH_ENTRIES):
-        remove_files(directory, files[first : first + BATCH_ENTRIES], durable)
+        remove_files(directory, files[first : first + BATCH_ENTRIES], fsync)
         yield len(files[first : first + BATCH_ENTRIES])
     for name in directories:
         try:
             inner = OpenDirectory(name, directory)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                remove_files(directory, [name], durable)
+                remove_files(directory, [name], fsync)
             elif error.errno not in MISSING:
                 raise
             continue
         with inner:
-            yield from _remove_contents(inner, durable)
+            yield from _remove_contents(inner, fsync)
         with suppress(OSError):  # it contains something that is not a key
             directory.rmdir(name)
 
 
-def remove_keys(root: bytes, paths: Iterable[bytes], durable: bool) -> Iterator[int]:
+def remove_keys(root: bytes, paths: Iterable[bytes], fsync: bool) -> Iterator[int]:
     """Remove files and links at `paths`; yields the number of each step. Directories and links to them stay.
 
     Raises:
@@ -162,7 +162,7 @@ def remove_keys(root: bytes, paths: Iterable[bytes], durable: bool) -> Iterator[
             with OpenDirectory.below(root, above) as directory:
                 status = {name: status_behind_link(directory, name) for name in names}
                 files = [name for name, each in status.items() if each is None or not stat.S_ISDIR(each.st_mode)]
-                remove_files(directory, files, durable)
+                remove_files(directory, files, fsync)
         except OSError as error:
             if error.errno in MISSING:
                 continue
@@ -184,7 +184,7 @@ def sweep(root: bytes, older_than: float | None) -> Iterator[int]:
         else:
             old = [name for name, status in files if status.st_mtime < latest]
         if old:
-            remove_files(directory, old, durable=False)
+            remove_files(directory, old, fsync=False)
             prune(directory.path, root)
         yield len(old)
 

@@ -115,7 +115,7 @@ class Archive:
                 self._to_write().drop(present)
         return True
 
-    def commit(self, *, durable: bool = False) -> None:
+    def commit(self, *, fsync: bool = False) -> None:
         """Replace the archive by the changed one, whole or not at all. After an error this can be called again."""
         with self.lock:
             writer = self._writer
@@ -123,7 +123,7 @@ class Archive:
                 raise self._lost
             if writer is None or writer.process != os.getpid():
                 return
-            writer.commit(durable=durable)
+            writer.commit(fsync=fsync)
             self._release()
             self._read = writer.contents
 
@@ -182,7 +182,7 @@ def _commit_at_exit(writer: _Writer) -> None:
         return
     outcome = ""
     try:
-        writer.commit(durable=False)
+        writer.commit(fsync=False)
     except (OSError, AiozarrError) as error:
         outcome = f"; its changes are lost: {error}"
         writer.abort()
@@ -219,7 +219,7 @@ class _Writer:
         self.url = url
         self.process = os.getpid()
         self._precondition = precondition
-        self._file = NewFile(path, durable=False)
+        self._file = NewFile(path, fsync=False)
         _writers.add(self)
         try:
             file = ArchiveFile(os.dup(self._file.descriptor), url)
@@ -267,7 +267,7 @@ class _Writer:
             del self.contents.members[key]
         self.contents.keys_changed()
 
-    def commit(self, *, durable: bool) -> None:
+    def commit(self, *, fsync: bool) -> None:
         """Write the directory, then replace the archive.
 
         Raises:
@@ -279,7 +279,7 @@ class _Writer:
         self._zip.filelist[:] = [infos[member.offset] for member in self.contents.members.values()]
         self._zip.comment = self._zip.comment  # a change, so that the directory is written
         copy(self._zip).close()  # `close` cannot be called again after an error
-        self._file.durable = durable
+        self._file.fsync = fsync
         try:
             version = self._file.commit(self._precondition)
         except UnmetPreconditionError:

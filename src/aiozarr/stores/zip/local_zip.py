@@ -52,7 +52,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
     def _begin(self, mode: ZipMode) -> None:
         self._archive = open_archives.get(os.path.realpath(self._path), self._url)
         self.supports = Supports(
-            writeable=mode != "r",
+            writable=mode != "r",
             listable=True,
             conditional_reads=True,
             conditional_writes=mode != "r",
@@ -108,7 +108,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
 
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         check_key(key, store=self._url)
-        self._check_writeable("write")
+        self._require_writable("write")
         data = byte_view(value)
         check_key(self._prefix + key, store=self._url)
         with self._translated("writing", key):
@@ -132,14 +132,14 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
             raise PreconditionFailedError("the value was replaced", store=self._url, key=key)
 
     def _erase(self, keys: list[str], holds: Callable[[Contents, Member | None], bool] | None = None) -> bool:
-        self._check_writeable("erase")
+        self._require_writable("erase")
         with self._translated("erasing", None):
             self._archive.contents().check(self._duplicates, self._url)
             self._use.wrote = True
             return self._archive.drop([self._prefix + key for key in keys], holds)
 
-    def _check_writeable(self, doing: str) -> None:
-        if not self.supports.writeable:
+    def _require_writable(self, doing: str) -> None:
+        if not self.supports.writable:
             raise self._unsupported(f"{doing} in mode 'r'")
         if self._use.is_closed:
             # Changes would become part of the archive only at the end of the process.
@@ -148,7 +148,7 @@ class LocalZipStore(BlockingStore, ZipStore, in_store=False):
     def _commit(self) -> None:
         with self._translated("closing", None):
             if self._use.wrote:
-                self._archive.commit(durable=self._durable)
+                self._archive.commit(fsync=self._fsync)
                 self._use.wrote = False
             else:
                 self._archive.release()

@@ -61,7 +61,7 @@ class ZipStore(Store):
         prefix: str = "",
         compression: int = zipfile.ZIP_STORED,
         max_member_bytes: int = GIB,
-        durable: bool = False,
+        fsync: bool = False,
         duplicates: Duplicates = "last",
     ) -> None:
         """Create the store; the first operation opens the archive.
@@ -74,7 +74,7 @@ class ZipStore(Store):
             compression: of written values, `zipfile.ZIP_STORED` or `zipfile.ZIP_DEFLATED`. Chunks are compressed
                 already, and a range of a compressed member costs all bytes before it.
             max_member_bytes: a compressed member that decompresses to more raises `LimitError`.
-            durable: flush the archive to the device before closing returns.
+            fsync: flush the archive to the device before closing returns.
             duplicates: how to treat an archive with two members of one name: take the "last", as zarr-python, whose
                 `ZipStore` creates such archives when it replaces a document, or "refuse" it.
 
@@ -87,7 +87,7 @@ class ZipStore(Store):
         self._limit = max_member_bytes
         self._duplicates: Duplicates = duplicates
         self._compression = compression
-        self._durable = durable
+        self._fsync = fsync
         self._prefix = check_prefix(prefix)
         url = self._locate(path_or_store, mode, key)
         # If not exactly one name ends with .zip, a marker identifies the archive.
@@ -101,7 +101,7 @@ class ZipStore(Store):
             "prefix": self._prefix,
             "compression": self._compression,
             "max_member_bytes": self._limit,
-            "durable": self._durable,
+            "fsync": self._fsync,
             "duplicates": self._duplicates,
         }
         return (partial(type(self), path_or_store, mode, key=key, **options), ())

@@ -69,7 +69,7 @@ class Lifecycle(Base):
 
         async def go_on(store: Store) -> None:
             assert await asyncio.gather(*(read(store, "a/b") for _ in range(5))) == [b"123"] * 5
-            if store.supports.writeable:
+            if store.supports.writable:
                 await store.set("a/c", b"456")
                 assert await read(store, "a/c") == b"456"
 
@@ -89,7 +89,7 @@ class Lifecycle(Base):
                 value = await store.fetch("a/b", Range(number, 4))
                 assert value is not None
                 assert bytes(memoryview(value.data)) == b"0123456789"[number : number + 4]
-                if store.supports.writeable:
+                if store.supports.writable:
                     await store.set(f"t/{number}", b"%d" % step)
                     assert await read(store, f"t/{number}") == b"%d" % step
 
@@ -104,7 +104,7 @@ class Lifecycle(Base):
     async def test_a_cancelled_operation_leaves_the_store_usable(self, store: Store, operation: str) -> None:
         """Cancelled at any of its first turns; a write is then done or not done, never half done."""
         if operation in ("set", "erase"):
-            needs(store, "writeable")
+            needs(store, "writable")
         if operation == "list":
             needs(store, "listable")
         old, new = b"o" * 300_000, b"n" * 200_000

@@ -299,7 +299,7 @@ class Listing(Base):
         keys, prefixes = await store.list_dir("many/c/")
         assert len(keys) == len(set(keys)) == self.many_keys
         assert list(prefixes) == []
-        if store.supports.writeable:
+        if store.supports.writable:
             await store.erase_prefix("many/")
             assert await store.list() == ["other/c/0"]
 
@@ -314,7 +314,7 @@ class Listing(Base):
             await close()
         assert sorted(await store.list()) == sorted(TREE)
 
-    @conforms("listable", "writeable")
+    @conforms("listable", "writable")
     async def test_erased_keys_are_not_listed_nor_are_prefixes_without_keys(self, store: Store) -> None:
         await self.put_all(store, TREE)
         for key in ("a/c/0/0", "a/c/0/1", "a/c/1/0", "ab/zarr.json"):
@@ -324,7 +324,7 @@ class Listing(Base):
         assert "ab/" not in (await store.list_dir(""))[1]
 
     @pytest.mark.parametrize("prefix", ["a/", "a/c/", "a/c/0/", "missing/", "a/zarr.json/", "é/", ""])
-    @conforms("listable", "writeable")
+    @conforms("listable", "writable")
     async def test_erase_prefix_removes_what_the_prefix_holds_and_nothing_else(self, store: Store, prefix: str) -> None:
         await self.put_all(store, TREE)
         await store.erase_prefix(prefix)
@@ -347,6 +347,6 @@ class Listing(Base):
             await assert_refused(
                 prefix, partial(scan, prefix), partial(store.list_prefix, prefix), partial(store.list_dir, prefix)
             )
-            if store.supports.writeable:
+            if store.supports.writable:
                 await assert_refused(prefix, partial(store.erase_prefix, prefix))
         assert sorted(await store.list()) == sorted(TREE)

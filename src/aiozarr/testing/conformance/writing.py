@@ -41,7 +41,7 @@ class Writing(Base):
 
     @conforms()
     async def test_what_cannot_be_written_says_so(self, store: Store) -> None:
-        if store.supports.writeable:
+        if store.supports.writable:
             pytest.skip(f"{type(store).__name__} can be written to")
         await self.put(store, "a/b", b"x")
         calls: tuple[Callable[[], Coroutine[Any, Any, Any]], ...] = (
@@ -57,7 +57,7 @@ class Writing(Base):
                 await call()
         assert await read(store, "a/b") == b"x"
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_values_that_are_stored_together_are_stored_each_under_its_key(self, store: Store) -> None:
         if not isinstance(store, BlockingStore):
             pytest.skip(f"{type(store).__name__} is no BlockingStore")
@@ -68,26 +68,26 @@ class Writing(Base):
         store.set_values_now([])
 
     @pytest.mark.parametrize("kind", BUFFERS)
-    @conforms("writeable")
+    @conforms("writable")
     async def test_set_takes_any_contiguous_buffer(self, store: Store, kind: str) -> None:
         await store.set("a/b", BUFFERS[kind])
         assert await read(store, "a/b") == memoryview(BUFFERS[kind]).tobytes()
 
     @pytest.mark.parametrize("value", ["text", 5, None, np.arange(6)[::2], np.ones((3, 3), order="F").T[::2]], ids=repr)
-    @conforms("writeable")
+    @conforms("writable")
     async def test_what_is_no_flat_buffer_is_a_type_error(self, store: Store, value: Any) -> None:
         with pytest.raises(TypeError):
             await store.set("a/b", value)
         assert not await store.exists("a/b")
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_what_the_caller_does_to_its_buffer_afterwards_changes_nothing(self, store: Store) -> None:
         buffer = bytearray(b"before")
         await store.set("a", buffer)
         buffer[:] = b"after!"
         assert await read(store, "a") == b"before"
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_what_was_read_does_not_change_when_the_value_does(self, store: Store) -> None:
         await store.set("a", b"old value")
         data = await store.get("a")
@@ -97,19 +97,19 @@ class Writing(Base):
         assert bytes(memoryview(data)) == b"old value"
 
     @pytest.mark.parametrize("size", [0, 1, 3, 1000])
-    @conforms("writeable")
+    @conforms("writable")
     async def test_set_replaces_the_whole_value(self, store: Store, size: int) -> None:
         await store.set("a/b", b"0123456789")
         await store.set("a/b", b"z" * size)
         assert await read(store, "a/b") == b"z" * size
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_writers_of_one_key_never_mix_their_values(self, store: Store) -> None:
         values = [bytes([number]) * (1000 + 100 * number) for number in range(12)]
         await asyncio.gather(*(store.set("c/0", value) for value in values))
         assert await read(store, "c/0") in values
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_erase_removes_and_does_not_mind_what_is_missing(self, store: Store) -> None:
         await store.set("a/b", b"1")
         await store.set("a/c", b"2")
@@ -122,7 +122,7 @@ class Writing(Base):
         await store.set("a/b", b"3")
         assert await read(store, "a/b") == b"3"
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_erase_values_removes_all_of_them(self, store: Store) -> None:
         for key in ("a", "b/1", "b/2", "c"):
             await store.set(key, b"x")
@@ -130,7 +130,7 @@ class Writing(Base):
         assert [await store.exists(key) for key in ("a", "b/1", "b/2", "c")] == [False, True, False, True]
         await store.erase_values([])
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_set_partial_values_writes_inside_at_the_end_and_past_it(self, store: Store) -> None:
         """The bytes between the old end and a part that begins after it become zero."""
         await store.set("inside", b"0123456789")
@@ -145,7 +145,7 @@ class Writing(Base):
         await store.set_partial_values([("array", 4, array)])
         assert await read(store, "array") == b"\0\0\0\0\0\0\1\0"
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_overlapping_parts_of_one_key_are_refused_before_anything_is_written(self, store: Store) -> None:
         await store.set("a", b"0123456789")
         for parts in (
@@ -158,7 +158,7 @@ class Writing(Base):
         assert await read(store, "a") == b"0123456789"
         assert await store.get("b") is None
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_writing_refuses_invalid_keys(self, store: Store) -> None:
         for key in INVALID_KEYS:
             await assert_refused(
@@ -173,7 +173,7 @@ class Writing(Base):
         if store.supports.listable:
             assert await store.list() == []
 
-    @conforms("writeable")
+    @conforms("writable")
     async def test_concurrent_operations_of_all_kinds_end_as_each_task_left_its_keys(self, store: Store) -> None:
         """Tasks create, replace, read and erase under one common prefix, so that directories come and go."""
 
@@ -233,12 +233,12 @@ class Conditions(Base):
             assert caught.value.key == "a/b"
         assert await store.fetch("a/missing", if_match=version) is None
 
-    @conforms("writeable", "conditional_reads")
+    @conforms("writable", "conditional_reads")
     async def test_set_returns_the_version_that_fetch_then_sees(self, store: Store) -> None:
         version = await store.set("a/b", b"1")
         assert version is None or version == await version_of(store, "a/b")
 
-    @conforms("writeable", "conditional_writes")
+    @conforms("writable", "conditional_writes")
     async def test_if_absent_creates_and_never_replaces(self, store: Store) -> None:
         await store.set("a/b", b"first", precondition=IfAbsent())
         with pytest.raises(PreconditionFailedError) as caught:
@@ -249,7 +249,7 @@ class Conditions(Base):
         await store.set("a/b", b"third", precondition=IfAbsent())
         assert await read(store, "a/b") == b"third"
 
-    @conforms("writeable", "conditional_writes")
+    @conforms("writable", "conditional_writes")
     async def test_if_match_replaces_the_version_it_names_and_no_other(self, store: Store) -> None:
         await store.set("a/b", b"first")
         first = await version_of(store, "a/b")
@@ -263,7 +263,7 @@ class Conditions(Base):
             await store.set("a/b", b"third", precondition=IfMatch(second))
         assert await read(store, "a/b") == b"plain"
 
-    @conforms("writeable", "conditional_writes")
+    @conforms("writable", "conditional_writes")
     async def test_if_match_fails_where_nothing_is_stored(self, store: Store) -> None:
         await store.set("a/b", b"first")
         version = await version_of(store, "a/b")
@@ -273,7 +273,7 @@ class Conditions(Base):
                 await store.set(key, b"x", precondition=IfMatch(version))
             assert await store.get(key) is None
 
-    @conforms("writeable", "conditional_erases")
+    @conforms("writable", "conditional_erases")
     async def test_erase_if_match_removes_the_version_it_names_and_no_other(self, store: Store) -> None:
         assert store.has_conditional_erases
         await store.set("a/b", b"first")
@@ -290,7 +290,7 @@ class Conditions(Base):
             with pytest.raises(PreconditionFailedError):
                 await store.erase_if_match(key, second)
 
-    @conforms("writeable", "conditional_writes")
+    @conforms("writable", "conditional_writes")
     async def test_of_racing_creators_one_wins(self, store: Store) -> None:
 
         async def create(number: int) -> int | None:
@@ -304,7 +304,7 @@ class Conditions(Base):
         assert len(winners) == 1
         assert await read(store, "new/zarr.json") == b"%d" % winners[0]
 
-    @conforms("writeable", "conditional_writes")
+    @conforms("writable", "conditional_writes")
     async def test_racing_compare_and_swap_loses_no_update(self, store: Store) -> None:
         """Several tasks count in one value; every step arrives."""
         await store.set("counter", b"0000")

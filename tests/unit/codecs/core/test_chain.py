@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aiozarr.codecs import ArraySpec, BytesBytesCodec, CodecPipeline, get_codec, register
+from aiozarr.codecs import ArraySpec, BytesBytesCodec, CodecPipeline, get_codec, register_codec
 from aiozarr.errors import InvalidMetadataError, MetadataError, UnsupportedMetadataError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -236,7 +236,7 @@ class Reversed(BytesBytesCodec):
 
 
 def test_a_registered_class_is_used_by_its_name() -> None:
-    assert register(Reversed) is Reversed
+    assert register_codec(Reversed) is Reversed
     assert get_codec("tests.reversed") is Reversed
     pipeline = resolve([BYTES, {"name": "tests.reversed"}])
     values = np.arange(24, dtype="<f4").reshape(4, 6)
@@ -251,4 +251,4 @@ def test_only_concrete_codecs_with_a_name_can_be_registered() -> None:
 
     for bad in (int, "bytes", BytesBytesCodec, Nameless):
         with pytest.raises(TypeError):
-            register(bad)  # type: ignore[type-var]
+            register_codec(bad)  # type: ignore[type-var]

@@ -14,7 +14,7 @@ def test_an_unknown_codec_is_refused_with_its_name_and_how_to_register_one() -> 
         get_codec("gdeflate")
     message = str(caught.value)
     assert (caught.value.point, caught.value.name) == ("codec", "gdeflate")
-    assert "aiozarr.codecs.register" in message
+    assert "aiozarr.codecs.register_codec" in message
     assert "'aiozarr.codecs'" in message
     assert "vlen-utf8" not in message
     with pytest.raises(UnsupportedMetadataError, match=r"did you mean 'vlen-utf8'\?"):

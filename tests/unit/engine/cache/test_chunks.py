@@ -116,9 +116,9 @@ async def test_a_chunk_larger_than_the_limit_is_not_cached_and_evicts_nothing() 
 @in_virtual_time
 async def test_readers_with_the_same_limit_share_a_cache_and_others_have_their_own() -> None:
     array, store, reader = await sample((4,), (4,))
-    other = replace(CACHED, chunk_cache_bytes=2 << 20, gap=7)
+    other = replace(CACHED, chunk_cache_bytes=2 << 20, merge_gap_bytes=7)
     await values_of(reader, array)
-    await values_of(reader, array, settings=replace(CACHED, gap=9))
+    await values_of(reader, array, settings=replace(CACHED, merge_gap_bytes=9))
     assert store.count == 1
     await values_of(reader, array, settings=other)
     assert store.count == 2
@@ -227,7 +227,7 @@ async def test_a_missing_chunk_is_not_cached_and_each_reader_decides_about_it() 
     store.memory.erase_now("a/c/2/0")
     assert (await values_of(reader, array, 2)).tolist() == [7, 7]
     with pytest.raises(MissingChunkError):
-        await values_of(reader, array, settings=replace(CACHED, missing="raise"))
+        await values_of(reader, array, settings=replace(CACHED, missing_chunks="raise"))
     store.memory.set_now("a/c/2/0", bytes(stored.data))
     assert np.array_equal(await values_of(reader, array, 2), array.values[2])
 

@@ -35,7 +35,7 @@ def test_the_gap_of_a_network_is_known_in_bounds_and_that_of_system_calls_exactl
     local = MergeLimitBounds.of(MemoryStore(), Settings())
     assert (local.least_gap, local.most_gap) == (LOCAL_GAP, LOCAL_GAP)
     for store in (FakeStore(), MemoryStore()):
-        fixed = MergeLimitBounds.of(store, Settings(gap=5000, max_over_read=3.0, max_request_bytes=1 << 20))
+        fixed = MergeLimitBounds.of(store, Settings(merge_gap_bytes=5000, max_over_read=3.0, max_request_bytes=1 << 20))
         assert (fixed.least_gap, fixed.most_gap, fixed.max_over_read) == (5000, 5000, 3.0)
         assert fixed.max_request_bytes == 1 << 20
 

@@ -23,7 +23,7 @@ Array = aiozarr.Array
 
 async def new(**described: Any) -> Array:
     """An array of int32 without compression, at memory://plans."""
-    settings = aiozarr.Settings(gap=0, max_over_read=1.0)
+    settings = aiozarr.Settings(merge_gap_bytes=0, max_over_read=1.0)
     return await aiozarr.create_array(
         "memory://plans", "a", dtype="i4", overwrite=True, codecs=["bytes"], settings=settings, **described
     )
@@ -54,7 +54,7 @@ async def test_an_exact_plan_says_which_chunks_are_not_stored() -> None:
     array = await new(shape=(6, 4), chunks=(2, 4))
     await array[:4].write(1)
     shown(
-        await array[...].plan(probe=True),
+        await array[...].probe(),
         """
         a selection of shape (6, 4) of memory://plans/a: exact
         3 chunks, 1 of them not stored
@@ -88,7 +88,7 @@ async def test_an_array_without_dimensions_has_one_chunk() -> None:
     array = await new(shape=())
     await array[...].write(3)
     shown(
-        await array[...].plan(probe=True),
+        await array[...].probe(),
         """
         a selection of shape () of memory://plans/a: exact
         1 chunk
@@ -102,7 +102,7 @@ async def test_an_array_without_dimensions_has_one_chunk() -> None:
 @pytest.mark.parametrize("probe", [False, True])
 async def test_nothing_is_asked_for_a_selection_without_elements(probe: bool) -> None:
     array = await new(shape=(6, 4), chunks=(2, 4))
-    plan = (await array[2:2].plan(probe=True)) if probe else array[2:2].plan()
+    plan = (await array[2:2].probe()) if probe else array[2:2].plan()
     shown(
         plan,
         """
@@ -115,7 +115,7 @@ async def test_nothing_is_asked_for_a_selection_without_elements(probe: bool) ->
 async def test_the_rows_of_a_probe_are_in_the_order_of_the_plan_and_their_sums_in_its_figures() -> None:
     array = await new(shape=(8, 4), shards=(4, 4), chunks=(1, 2))
     await array[...].write(1)
-    plan = await array[::2, :2].plan(probe=True)
+    plan = await array[::2, :2].probe()
     assert plan.rows
     assert [row.key for row in plan.rows] == sorted(row.key for row in plan.rows)
     assert len(plan.rows) <= ROWS
@@ -145,7 +145,7 @@ def test_over_reading_and_split_objects_are_said() -> None:
 
 async def test_a_plan_travels_with_its_rows_and_shows_in_a_notebook() -> None:
     array = await new(shape=(6, 4), chunks=(2, 4))
-    for plan in (array[...].plan(), await array[...].plan(probe=True)):
+    for plan in (array[...].plan(), await array[...].probe()):
         again = pickle.loads(pickle.dumps(plan))
         assert again == plan
         assert str(again) == str(plan)
@@ -156,7 +156,7 @@ async def test_a_plan_travels_with_its_rows_and_shows_in_a_notebook() -> None:
 async def test_of_many_requests_the_first_are_shown_and_the_others_counted() -> None:
     array = await new(shape=(40,), chunks=(1,))
     await array[...].write(1)
-    for plan, last in ((array[...].plan(), "... at most 30 requests more"), (await array[...].plan(probe=True), None)):
+    for plan, last in ((array[...].plan(), "... at most 30 requests more"), (await array[...].probe(), None)):
         lines = str(plan).splitlines()
         assert [line.split()[1] for line in lines if "a/c/" in line] == [f"a/c/{number}" for number in range(ROWS)]
         assert lines[-1] == (last or "... 30 requests more")

@@ -134,7 +134,7 @@ async def test_missing_chunks_read_as_the_fill_value_or_raise_as_settings_say() 
     expected[2] = 7
     assert np.array_equal(read.out, expected)
     with pytest.raises(MissingChunkError, match="a/c/2/0") as raised:
-        await reader.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        await reader.read([array.read(...)], settings=replace(SETTINGS, missing_chunks="raise"))
     assert raised.value.key == "a/c/2/0"
 
 

@@ -102,7 +102,7 @@ async def test_missing_chunks_fill_or_raise_and_damaged_ones_are_read_twice() ->
     await worker.read([read], settings=SETTINGS)
     assert read.out[3].tolist() == [9, 9]
     with pytest.raises(MissingChunkError) as missing:
-        await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        await worker.read([array.read(...)], settings=replace(SETTINGS, missing_chunks="raise"))
     assert missing.value.key == "a/c/3/0"
     store.set_now("a/c/6/0", b"x" * 12)
     report = Report()
@@ -149,7 +149,7 @@ async def test_missing_ones_among_them_read_as_the_fill_value_and_no_key_is_aske
     assert np.array_equal(read.out, expected)
     assert sorted(store.into + store.alone) == KEYS
     with pytest.raises(MissingChunkError) as refused:
-        await worker.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        await worker.read([array.read(...)], settings=replace(SETTINGS, missing_chunks="raise"))
     assert refused.value.key == KEYS[min(missing)]
 
 
@@ -297,7 +297,7 @@ async def test_a_read_that_is_cancelled_before_it_begins_leaves_its_chunk_to_oth
 async def test_each_of_those_that_share_a_read_decides_what_a_missing_chunk_is() -> None:
     store = Gated()
     await aiozarr.create_array(store, shape=(5,), dtype="int32", chunks=(5,), fill_value=7)
-    strict = await aiozarr.open_array(store, settings=replace(SETTINGS, missing="raise"))
+    strict = await aiozarr.open_array(store, settings=replace(SETTINGS, missing_chunks="raise"))
     lenient = await aiozarr.open_array(store, settings=SETTINGS)
     reads = [asyncio.ensure_future((strict if number % 2 else lenient)[...].read()) for number in range(6)]
     await begun(store)

@@ -136,7 +136,7 @@ async def test_missing_and_damaged_chunks_in_memory_read_as_ever() -> None:
     array = await stored(store, codecs=["bytes", "crc32c"])
     await store.erase("c/0/0")
     assert await array[3, 5] == 0
-    strict = await aiozarr.open_array(store, settings=Settings(missing="raise"))
+    strict = await aiozarr.open_array(store, settings=Settings(missing_chunks="raise"))
     with pytest.raises(MissingChunkError, match="c/0/0"):
         await strict[3, 5]
     await store.set("c/0/1", b"damaged")

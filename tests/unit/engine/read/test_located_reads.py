@@ -64,10 +64,10 @@ async def test_a_thousand_neighbours_come_in_eight_requests() -> None:
         assert await counted(array, ..., server) <= 8
         assert await counted(array, ..., server) <= 4
         assert await counted(array, (3,), server) == 1
-        plan = await array[...].plan(probe=True)
+        plan = await array[...].probe()
         assert plan.requests == await counted(array, ..., server)
         assert plan.bytes == plan.bytes_wanted
-        assert (await array[3].plan(probe=True)).requests == 1
+        assert (await array[3].probe()).requests == 1
         assert array[...].plan().min_requests <= 4
         assert "all.nc" in str(plan)
 
@@ -85,7 +85,7 @@ async def test_inner_chunks_of_many_shards_in_one_file_are_merged(codecs: Any) -
     with FaultServer() as server:
         options = {**CHUNKS, "shards": (5, 50, 50), "codecs": codecs}
         table = await references(server, **options)
-        array = await aiozarr.open_array(opened(table, server), "t", settings=aiozarr.Settings(gap=1 << 12))
+        array = await aiozarr.open_array(opened(table, server), "t", settings=aiozarr.Settings(merge_gap_bytes=1 << 12))
         await counted(array, ..., server)
         assert await counted(array, ..., server) <= 8  # the indexes are cached
         for selection in ((2,), (slice(None), 3, slice(5, 95)), (7, 99, 99)):
@@ -117,7 +117,7 @@ async def test_each_origin_has_its_own_budget() -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(FaultServer(latency=0.01)) for _ in range(3)]
         table = await references(*servers, by_step=True)
-        settings = aiozarr.Settings(max_requests=2, gap=0, max_request_bytes=2000)
+        settings = aiozarr.Settings(max_requests=2, merge_gap_bytes=0, max_request_bytes=2000)
         array = await aiozarr.open_array(opened(table, *servers), "t", settings=settings)
         await counted(array, ..., *servers)
         for server in servers:
@@ -282,7 +282,7 @@ def test_a_document_is_read_on_every_loop(tmp_path: Any) -> None:
 async def test_ranges_of_uncompressed_neighbours_are_merged_across_chunks() -> None:
     with FaultServer() as server:
         store = opened(await references(server, chunks=(1, 100, 100), codecs=["bytes"]), server)
-        array = await aiozarr.open_array(store, "t", settings=aiozarr.Settings(gap=64))
+        array = await aiozarr.open_array(store, "t", settings=aiozarr.Settings(merge_gap_bytes=64))
         # The last row of a chunk and the first one of the next are adjacent, and come in one request.
         for view, expected, requests in (
             (array[2:8, 5], VALUES[2:8, 5], 6),
@@ -291,14 +291,14 @@ async def test_ranges_of_uncompressed_neighbours_are_merged_across_chunks() -> N
             with aiozarr.record() as report:
                 assert (await view == expected).all()
             assert (report.requests, report.bytes_fetched) == (requests, expected.nbytes)
-            plan = await view.plan(probe=True)
+            plan = await view.probe()
             assert (plan.requests, plan.bytes) == (requests, expected.nbytes)
 
 
 async def test_a_dead_target_of_a_part_is_an_error_with_its_url_and_key() -> None:
     with FaultServer() as server:
         table = await references(server, chunks=(1, 100, 100), codecs=["bytes"])
-        array = await aiozarr.open_array(opened(table, server), "t", settings=aiozarr.Settings(gap=64))
+        array = await aiozarr.open_array(opened(table, server), "t", settings=aiozarr.Settings(merge_gap_bytes=64))
         server.remove("all.nc")
         with pytest.raises(DanglingReferenceError) as raised:
             await array[3, 5]

@@ -67,7 +67,7 @@ async def test_rows_of_a_chunk_are_ranges_of_it() -> None:
 async def test_ranges_are_merged_as_the_gap_says() -> None:
     array, store, reader = await rows()
     read = array.read(slice(2, 6), slice(100, None))
-    await reader.read([read], settings=replace(SETTINGS, gap=400))
+    await reader.read([read], settings=replace(SETTINGS, merge_gap_bytes=400))
     assert np.array_equal(read.out, array.values[2:6, 100:])
     assert store.log() == [("a/c/0/0", Range(2 * ROW + 400, 4 * ROW - 400))]
 
@@ -82,7 +82,7 @@ async def test_a_chunk_that_is_not_stored_reads_as_the_fill_value_or_raises() ->
     assert (read.out[1:] == 7).all()
     assert store.count == 1 + 2
     with pytest.raises(MissingChunkError, match="a/c/1/0"):
-        await reader.read([array.read(slice(15, None, 8))], settings=replace(SETTINGS, missing="raise"))
+        await reader.read([array.read(slice(15, None, 8))], settings=replace(SETTINGS, missing_chunks="raise"))
     assert quiet(store, reader)
 
 
@@ -259,18 +259,18 @@ async def test_files_are_read_in_part_where_that_is_less_than_half(kind: str, tm
         ((slice(0, 12),), 1, 16 * ROW),
     ):
         read, report = array.read(*selection), Report()
-        plan = await reader.probe(read, settings=Settings(gap=0))
-        await reader.read([read], settings=Settings(gap=0), report=report)
+        plan = await reader.probe(read, settings=Settings(merge_gap_bytes=0))
+        await reader.read([read], settings=Settings(merge_gap_bytes=0), report=report)
         assert np.array_equal(read.out, array.values[selection])
         assert (report.requests, report.bytes_fetched) == (plan.requests, plan.bytes) == (requests, nbytes)
     store.erase_now("a/c/1/0")
     read = array.read(slice(15, None, 8))
-    await reader.read([read], settings=Settings(gap=0))
+    await reader.read([read], settings=Settings(merge_gap_bytes=0))
     assert np.array_equal(read.out[0], array.values[15])
     assert (read.out[1:] == 7).all()
     store.set_now("a/c/1/0", b"short")
     with pytest.raises(CodecError, match="chunk has 5 bytes") as raised:
-        await reader.read([array.read(17)], settings=Settings(gap=0))
+        await reader.read([array.read(17)], settings=Settings(merge_gap_bytes=0))
     assert raised.value.key == "a/c/1/0"
 
 
@@ -316,7 +316,7 @@ async def test_whatever_is_selected_is_right_and_costs_what_the_plans_say(
 ) -> None:
     layout = LAYOUTS[name]
     chunks = SHARDS if "inner" in layout else CHUNKS
-    chosen = replace(SETTINGS, gap=gap, max_over_read=2.0, index_cache_bytes=1 << 20 if kept else 0)
+    chosen = replace(SETTINGS, merge_gap_bytes=gap, max_over_read=2.0, index_cache_bytes=1 << 20 if kept else 0)
 
     store: Any = FakeStore(latency=0) if network else MemoryStore()
     array = Sample(layout_of(SHAPE, chunks, dtype="float64", **layout), store)

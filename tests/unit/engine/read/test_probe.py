@@ -78,7 +78,7 @@ async def test_a_probed_plan_lists_the_first_requests_even_if_the_first_chunks_a
 INDEX = 16 * 16 + 4
 SIZE = 256 * 4 + INDEX
 """Bytes of the shards here: 16 inner chunks of (4, 4)."""
-SMALL = replace(SETTINGS, gap=SIZE)
+SMALL = replace(SETTINGS, merge_gap_bytes=SIZE)
 
 
 async def shards(**more: Any) -> tuple[Sample, FakeStore, Engine]:

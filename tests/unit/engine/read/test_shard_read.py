@@ -40,7 +40,7 @@ async def test_scattered_inner_chunks_are_fetched_apart_or_together_as_the_gap_s
     assert store.count == 1 + 8
     store.reset()
     together = array.read(slice(None), slice(0, 64, 4))
-    await reader.read([together], settings=replace(SETTINGS, gap=8, max_over_read=2.0))
+    await reader.read([together], settings=replace(SETTINGS, merge_gap_bytes=8, max_over_read=2.0))
     assert np.array_equal(together.out, array.values[:, ::4])
     # The index is at hand now, and every second inner chunk of 8 bytes is wanted.
     assert store.count == 1

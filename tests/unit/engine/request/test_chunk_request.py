@@ -24,7 +24,7 @@ async def test_chunks_of_one_range_get_their_own_bytes_and_the_gap_is_not_counte
     await read_window(reader, array, 0)
     store.reset()
     events: list[Event] = []
-    settings = replace(SETTINGS, gap=64, max_over_read=8.0, on_event=events.append)
+    settings = replace(SETTINGS, merge_gap_bytes=64, max_over_read=8.0, on_event=events.append)
     await read_window(reader, array, slice(1, 8, 3), settings=settings)
     (event,) = events
     assert isinstance(event, RequestEvent)

@@ -58,7 +58,7 @@ async def test_all_of_a_shard_is_one_request_whose_event_counts_every_chunk() ->
 async def test_a_batch_takes_as_many_requests_as_the_gap_says(gap: int, requests: int) -> None:
     array, store, reader = await shard()
     every_second = (slice(None), slice(None, None, 4))
-    await read_window(reader, array, *every_second, settings=replace(SETTINGS, gap=gap, max_over_read=4.0))
+    await read_window(reader, array, *every_second, settings=replace(SETTINGS, merge_gap_bytes=gap, max_over_read=4.0))
     assert store.count == requests
     assert idle(store, reader)
 
@@ -206,7 +206,7 @@ async def test_readers_that_joined_before_the_request_was_made_are_served_if_the
 ):
     array, store, reader = await sample((32, 16), (16, 16), inner=(2, 2), codecs=CHECKED, latency=1.0)
     store.memory.erase_now("a/c/1/0")
-    strict = replace(SETTINGS, missing="raise")
+    strict = replace(SETTINGS, missing_chunks="raise")
     first = asyncio.ensure_future(read_window(reader, array, slice(10, 22), settings=strict))
     await asyncio.gather(read_window(reader, array, slice(10, 16)), read_window(reader, array, slice(9, 16)))
     with pytest.raises(MissingChunkError):
@@ -284,7 +284,7 @@ async def test_a_shard_that_goes_while_it_is_read_is_missing_and_inner_chunks_th
     await reader.read([read], settings=SETTINGS)
     assert not read.out.any()
     with pytest.raises(MissingChunkError):
-        await reader.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        await reader.read([array.read(...)], settings=replace(SETTINGS, missing_chunks="raise"))
     assert idle(store, reader)
 
 

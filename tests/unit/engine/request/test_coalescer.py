@@ -32,7 +32,7 @@ class Caller(Operation):
         super().__init__(
             InlinePool(),
             RequestExecutor(),
-            settings=Settings(**{"gap": 10, **settings}),
+            settings=Settings(**{"merge_gap_bytes": 10, **settings}),
             report=None,
             progress=None,
             total=1,

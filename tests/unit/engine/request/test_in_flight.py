@@ -46,13 +46,13 @@ def test_readers_whose_request_may_end_differently_do_not_share_it(change: dict[
     assert merge_key(replace(Settings(), **change)) != merge_key(Settings())
 
 
-@pytest.mark.parametrize("change", [{"gap": 5}, {"max_over_read": 9.0}, {"max_request_bytes": 1 << 21}])
+@pytest.mark.parametrize("change", [{"merge_gap_bytes": 5}, {"max_over_read": 9.0}, {"max_request_bytes": 1 << 21}])
 def test_readers_with_other_limits_of_merging_share_chunks_and_no_merged_requests(change: dict[str, Any]) -> None:
     assert outcome_key(replace(Settings(), **change)) == DEFAULT_OUTCOME_KEY
     assert merge_key(replace(Settings(), **change)) != merge_key(Settings())
 
 
-@pytest.mark.parametrize("change", [{"missing": "raise"}, {"max_requests": 3}, {"timeout": 5.0}])
+@pytest.mark.parametrize("change", [{"missing_chunks": "raise"}, {"max_requests": 3}, {"timeout": 5.0}])
 def test_settings_of_the_reader_alone_do_not_matter(change: dict[str, Any]) -> None:
     assert merge_key(replace(Settings(), **change)) == merge_key(Settings())
 

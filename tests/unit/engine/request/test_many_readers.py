@@ -260,7 +260,7 @@ async def test_each_reader_of_one_request_decides_whether_a_chunk_may_be_missing
     array = Sample(layout_of((4,), (4,), fill_value=5), make())
     reader = engine()
     events: list[Event] = []
-    settings = [CACHED, replace(CACHED, missing="raise"), replace(CACHED, on_event=events.append), CACHED]
+    settings = [CACHED, replace(CACHED, missing_chunks="raise"), replace(CACHED, on_event=events.append), CACHED]
     reads = [array.read(...) for _ in settings]
     results = await asyncio.gather(
         *(reader.read([read], settings=each) for read, each in zip(reads, settings, strict=True)),

@@ -74,7 +74,7 @@ def test_a_replaced_or_dropped_index_frees_its_bytes() -> None:
 INDEX = 16 * 16 + 4
 SIZE = 256 * 4 + INDEX
 """Bytes of the shards here: 16 inner chunks of (4, 4)."""
-SMALL = replace(SETTINGS, gap=SIZE)
+SMALL = replace(SETTINGS, merge_gap_bytes=SIZE)
 CHECKED: list[dict[str, Any]] = [*RAW, {"name": "crc32c"}]
 
 
@@ -122,7 +122,7 @@ async def test_a_shard_smaller_than_the_cost_of_a_round_trip_is_fetched_whole_fo
     array, store, reader = await shards()
     for settings, asked in (
         (SMALL, [Range(0, SIZE)]),
-        (replace(SETTINGS, gap=SIZE - 1), [Suffix(INDEX), Range(0, 64)]),
+        (replace(SETTINGS, merge_gap_bytes=SIZE - 1), [Suffix(INDEX), Range(0, 64)]),
     ):
         store.reset()
         read = array.read(1, 1)
@@ -144,7 +144,7 @@ async def test_a_shard_that_is_not_stored_is_one_request() -> None:
     assert (read.out[16:] == 7).all()
     assert store.count == plan.requests == 2
     with pytest.raises(MissingChunkError, match="a/c/1/0"):
-        await reader.read([array.read(...)], settings=replace(SETTINGS, missing="raise"))
+        await reader.read([array.read(...)], settings=replace(SETTINGS, missing_chunks="raise"))
     assert quiet(store, reader)
 
 

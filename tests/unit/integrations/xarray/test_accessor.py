@@ -25,8 +25,8 @@ def test_all_variables_load_in_one_round_trip_with_a_report(counted: RoundTripSt
 
 async def test_awaited_loading_is_the_same(counted: RoundTripStore) -> None:
     dataset = await asyncio.to_thread(xr.open_dataset, counted, engine=Engine)
-    await dataset.isel(time=slice(1, 3)).aiozarr.aload()
-    assert await dataset.aiozarr.aload() is dataset
+    await dataset.isel(time=slice(1, 3)).aiozarr.load_async()
+    assert await dataset.aiozarr.load_async() is dataset
     # The coordinate without the selected dimension is one variable of both data sets.
     assert dataset.aiozarr.report.chunks == 3
     xr.testing.assert_identical(dataset, make_dataset())

@@ -26,7 +26,7 @@ async def test_a_tree_opens_awaited_in_two_round_trips(tmp_path: Path) -> None:
     store = RoundTripStore(LocalStore(write(tree, tmp_path / "a.zarr")))
     opened = await open_datatree(store)
     assert len(store.rounds) == 2
-    await opened.aiozarr.aload()
+    await opened.aiozarr.load_async()
     xr.testing.assert_identical(opened, tree)
     assert set((await open_datatree(store, group="a")).children) == {"b"}
 

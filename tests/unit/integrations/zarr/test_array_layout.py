@@ -61,8 +61,8 @@ def test_settings_have_no_limits_unless_they_are_configured() -> None:
     assert settings_of(None) == Settings(
         max_chunk_bytes=UNBOUNDED, max_index_bytes=UNBOUNDED, max_metadata_bytes=UNBOUNDED
     )
-    configured = settings_of({"max_chunk_bytes": 100, "missing": "raise"})
-    assert (configured.max_chunk_bytes, configured.missing) == (100, "fill")
+    configured = settings_of({"max_chunk_bytes": 100, "missing_chunks": "raise"})
+    assert (configured.max_chunk_bytes, configured.missing_chunks) == (100, "fill")
     assert settings_of({"max_requests": 3}) is settings_of({"max_requests": 3})
     assert settings_of({"missing_status": [404, 403]}).missing_status == (404, 403)
     with pytest.raises(TypeError, match=r"did you mean 'aiozarr\.max_requests'"):

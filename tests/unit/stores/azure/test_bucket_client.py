@@ -401,7 +401,7 @@ async def test_only_azure_itself_is_trusted_with_conditions(server: AzureServer)
 
 async def test_the_secondary_region_is_read_and_not_written() -> None:
     store = ObjectStore("az://data", account_name="acct", account_key=KEY, location_mode="secondary")
-    assert not store.supports.writeable
+    assert not store.supports.writable
     for change in (store.set("a", b""), store.erase("a"), store.erase_values(["a", "b"])):
         with pytest.raises(UnsupportedOperationError):
             await change

@@ -55,7 +55,7 @@ async def test_shards_are_read_by_ranges_over_the_web(server: FaultServer, index
     array = await aiozarr.open_array(FsspecStore(f"{server.url}/a.zarr"))
     assert (await array[...] == VALUES).all()
     # A shard as small as this comes whole, unless nothing may be read over.
-    array = await aiozarr.open_array(FsspecStore(f"{server.url}/a.zarr/"), settings=aiozarr.Settings(gap=0))
+    array = await aiozarr.open_array(FsspecStore(f"{server.url}/a.zarr/"), settings=aiozarr.Settings(merge_gap_bytes=0))
     with aiozarr.record() as report:
         assert (await array[12, 34:37] == VALUES[12, 34:37]).all()
     assert report.requests == 2

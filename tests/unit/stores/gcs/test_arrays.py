@@ -44,7 +44,7 @@ def test_parts_of_a_shard_are_read_by_suffix_and_under_the_generation_of_the_fir
     create(server, chunks=(4, 4), shards=(64, 48))[...] = VALUES
     before = len(server.requests)
     # A shard as small as this comes whole, unless nothing may be read over.
-    settings = aiozarr.Settings(gap=0)
+    settings = aiozarr.Settings(merge_gap_bytes=0)
     found = sync.open_array("gs://bucket/a.zarr", storage_options=server.storage_options, settings=settings)
     assert np.array_equal(found[:4, :4], VALUES[:4, :4])
     shards = [request for request in server.requests[before:] if "/c/" in request.target]

@@ -118,7 +118,7 @@ def test_stores_with_other_credentials_are_other_stores() -> None:
 
 async def test_the_store_neither_lists_nor_writes(server: FaultServer) -> None:
     async with HTTPStore(server.url) as store:
-        assert (store.supports.writeable, store.supports.listable) == (False, False)
+        assert (store.supports.writable, store.supports.listable) == (False, False)
         with pytest.raises(UnsupportedOperationError):
             await store.set("a/b", b"")
         for listing in (store.list, lambda: store.list_dir(""), lambda: store.list_prefix("a/")):

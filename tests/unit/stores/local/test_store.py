@@ -402,7 +402,7 @@ STEPS = ["pwrite", "utime", "fsync", "fstat", "close", "replace"]
 def test_a_write_that_fails_at_any_step_leaves_the_old_value_and_nothing_else(
     root: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, existing: bool
 ) -> None:
-    store = LocalStore(root, durable=True)
+    store = LocalStore(root, fsync=True)
     root.mkdir()
     if existing:
         store.set_now("a/b", b"old")
@@ -663,12 +663,12 @@ def test_a_file_is_opened_once_and_always_closed(store: LocalStore, monkeypatch:
 
 
 def test_the_store_above_is_that_of_the_directory_above(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "a" / "b", durable=True)
+    store = LocalStore(tmp_path / "a" / "b", fsync=True)
     found = store.parent_store()
     assert found is not None
     above, name = found
     assert isinstance(above, LocalStore)
-    assert (above, above.root, name, above.durable) == (LocalStore(tmp_path / "a"), str(tmp_path / "a"), "b", True)
+    assert (above, above.root, name, above.fsync) == (LocalStore(tmp_path / "a"), str(tmp_path / "a"), "b", True)
     assert LocalStore("/").parent_store() is None
     assert LocalStore(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).parent_store() is None
     levels, at = 0, store.parent_store()

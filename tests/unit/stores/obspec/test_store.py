@@ -42,7 +42,7 @@ async def test_an_object_with_one_method_can_be_read() -> None:
     reader = Reader({"a": b"hello"})
     store = ObspecStore(reader)
     supports = store.supports
-    assert (supports.writeable, supports.listable, supports.conditional_writes) == (False, False, False)
+    assert (supports.writable, supports.listable, supports.conditional_writes) == (False, False, False)
     for wanted, expected in [(None, b"hello"), (Range(1, 3), b"ell"), (Range(3), b"lo"), (Suffix(2), b"lo")]:
         value = await store.fetch("a", wanted)
         assert value is not None

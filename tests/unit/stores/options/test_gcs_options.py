@@ -52,7 +52,7 @@ def test_all_names_of_an_option_have_one_meaning(given: dict[str, Any], expected
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"tokn": 1}, TypeError, "a GCS store knows anon, token"),
+        ({"tokn": 1}, TypeError, "for a GCS store; did you mean 'token'"),
         ({"token": 5}, TypeError, "credentials of the package google-auth"),
         ({"token": "browser"}, ValueError, "gcloud auth application-default login"),
         ({"token": "cache"}, ValueError, "gcloud auth application-default login"),

@@ -94,7 +94,7 @@ async def test_keys_that_could_not_be_removed_are_named_as_they_are_here() -> No
     class Stubborn(MemoryStore):
         async def erase_values(self, keys: Iterable[str]) -> None:
             failures = {key: StoreError("no", store=self.url, key=key) for key in keys}
-            raise EraseError.of(failures, self.url)
+            raise EraseError.from_failures(failures, self.url)
 
     store = PrefixStore(Stubborn(), "a")
     with pytest.raises(EraseError, match="first 'a/k'") as caught:

@@ -75,7 +75,7 @@ ANSWERS: dict[str, Any] = {"get_partial_values": [None], "list": [], "list_prefi
 class Spy(Store):
     """Records which of its methods are called."""
 
-    supports = Supports(writeable=True, listable=True, conditional_writes=None)
+    supports = Supports(writable=True, listable=True, conditional_writes=None)
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -199,7 +199,7 @@ def test_capabilities_that_the_inner_store_discovers_are_seen(kind: str) -> None
     spy = Spy()
     store = MAKERS[kind](spy)
     assert store.supports.partial_reads
-    spy.supports = Supports(partial_reads=False, writeable=True, conditional_writes=True)
+    spy.supports = Supports(partial_reads=False, writable=True, conditional_writes=True)
     assert not store.supports.partial_reads
     assert not store.supports.listable
     assert store.supports.conditional_writes is (kind != "read-only")
@@ -308,7 +308,7 @@ async def test_no_write_reaches_the_inner_store() -> None:
     assert await store.probe_conditional_writes() is False
     assert inner.count == 0
     assert bytes(await store.get("a/k") or b"") == b"1"
-    assert (store.supports.writeable, store.supports.conditional_writes) == (False, False)
+    assert (store.supports.writable, store.supports.conditional_writes) == (False, False)
     assert store.supports.listable
 
 
