@@ -89,7 +89,7 @@ class Context:
         return name, {} if name is not None and value is None else RESOURCES[kind][1](value, path)
 
     def extended(self, other: Context) -> Context:
-        """Return the context with the resources of `other`, which replace those of the same name."""
+        """Return the context with the resources of `other`, which replace resources of the same name."""
         return Context({**self._resources, **other._resources})
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ def _limit(value: JSON, path: str) -> int | None:
 
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
     files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
-    source = refuse("aiozarr finds the credentials of instances and containers itself, after those of the environment")
+    source = refuse("aiozarr finds the credentials of instances and containers itself, after the environment")
     with Members(value, path) as members:
         kind = members.take("type", text, "default")
         if kind not in ("default", "anonymous", "profile"):
@@ -174,23 +174,15 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 _requests = _one("max_requests", "limit", _limit)
 # TensorStore counts the first attempt, too.
-_NO_DELAYS = "it would have no effect, because aiozarr chooses the delays between attempts"
-_attempts = _one(
-    "retries",
-    "max_retries",
-    lambda value, path: integer(value, path, 1) - 1,
-    initial_delay=_NO_DELAYS,
-    max_delay=_NO_DELAYS,
+_NO_QUEUE = "it would have no effect, because writes are not held back in a cache"
+_delays = dict.fromkeys(
+    ("initial_delay", "max_delay"), "it would have no effect, because aiozarr chooses the delays between attempts"
 )
+_attempts = _one("retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, **_delays)
 RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "cache_pool": (
         "used",
-        _one(
-            "limit",
-            "total_bytes_limit",
-            lambda x, at: integer(x, at, 0),
-            queued_for_writeback_bytes_limit="it would have no effect, because writes are not held back in a cache",
-        ),
+        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), queued_for_writeback_bytes_limit=_NO_QUEUE),
     ),
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
     "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
@@ -211,7 +203,7 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
     """Return a revalidation bound: true, false, "open" or a Unix time.
 
     Raises:
-        InvalidSpecError: it is none of these.
+        InvalidSpecError: it is another value.
     """
     if isinstance(value, bool):
         return value
