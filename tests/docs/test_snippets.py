@@ -206,7 +206,8 @@ def test_modules_that_pages_need_are_installed_with_the_tests() -> None:
     groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
     needed = {module for page in PAGES for module in modules_needed(blocks_of(page.read_text("utf-8")))}
     needed = {module.replace(".", "-") for module in needed}  # opentelemetry.sdk is in opentelemetry-sdk
-    missing = needed - {re.split(r"[>=\[]", name)[0] for name in groups["test"]}
+    names = [name for name in groups["test"] + groups["demo"] if isinstance(name, str)]
+    missing = needed - {re.split(r"[>=\[]", name)[0] for name in names}
     assert not missing, "add these to the dependency group `test` in pyproject.toml"
 
 
