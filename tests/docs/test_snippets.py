@@ -207,7 +207,7 @@ def test_modules_that_pages_need_are_installed_with_the_tests() -> None:
     groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
     needed = {module for page in PAGES for module in modules_needed(blocks_of(page.read_text("utf-8")))}
     needed = {module.replace(".", "-") for module in needed}  # opentelemetry.sdk is in opentelemetry-sdk
-    listed = [*groups["test"], *groups["demo"], *sum(extras.values(), [])]
+    listed = [*groups["test"], *groups["demo"], *(name for names in extras.values() for name in names)]
     names = [name for name in listed if isinstance(name, str)]
     missing = needed - {re.split(r"[>=\[]", name)[0] for name in names}
     assert not missing, "add these to the dependency group `test` in pyproject.toml"
