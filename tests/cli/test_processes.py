@@ -69,7 +69,7 @@ COMMANDS_ON_A_SAMPLE = {
     "info {sample}/air": (0, "shape            : (4, 6, 8)", ""),
     "cat -s 0,-30..30,0 {sample}/air": (0, "8.0\n16.0\n24.0\n32.0\n", ""),
     "plot -s 0 {sample}/air -o {new}/map.png": (0, "", "values of air"),
-    "cp {sample}/air {new}/part.zarr": (0, "", "9 objects (1 metadata document)"),
+    "cp {sample}/air {new}/copy.zarr": (0, "", "9 objects (1 metadata document), "),
     "sync {sample} {new}/mirror.zarr": (0, "", "18 objects (5 metadata documents)"),
     "rm -r -n --json {sample}/lat": (0, '{"type": "total", "objects": 2, ', "would remove"),
     "diff {sample} {sample}/air": (1, "+ lat/c/0\n", ""),
