@@ -1,4 +1,4 @@
-"""Each row of the leniency page has examples: read leniently, refused by the strict mode, and written correctly."""
+"""Each deviation on the page about formats has examples: read, refused in strict mode, and written correctly."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ import zstandard
 import aiozarr
 from aiozarr.errors import CodecError, InvalidMetadataError
 from aiozarr.stores import MemoryStore
+from tests.support.array_documents import LITTLE, V2, V3, codec
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/leniency.md").read_text("utf-8")
-TABLES = re.findall(r"^## (All formats|Format v\d)\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (Path(__file__).parents[2] / "docs/how-to/formats.md").read_text("utf-8")
+TABLES = re.findall(r"^### (All formats|Format \d)\n(.*?)(?=^##)", PAGE, re.DOTALL | re.MULTILINE)
 ROWS = [
     f"{format_}: {row}"
     for format_, text in TABLES
     for row in re.findall(r"^\| (.*?) \| .* \| ?.* ?\|$", text, re.MULTILINE)
-    if row != "what is read"
+    if row != "stored"
 ]
 RAW = np.arange(4, dtype="<i4")
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 
 
 class Example(NamedTuple):
@@ -45,33 +45,13 @@ class Example(NamedTuple):
 
 
 def v2(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, *, absent: str = "", **members: Any) -> Example:
-    document = {
-        "zarr_format": 2,
-        "shape": [4],
-        "chunks": [4],
-        "dtype": "<i4",
-        "compressor": None,
-        "fill_value": 0,
-        "order": "C",
-        "filters": None,
-        **members,
-    }
+    document = {**V2, "chunks": [4], **members}
     document = {name: value for name, value in document.items() if name not in absent.split()}
     return Example({".zarray": json.dumps(document).encode()} | ({} if chunk is None else {"0": chunk}), expected)
 
 
 def v3(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any) -> Example:
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": [4],
-        "data_type": "int32",
-        "fill_value": 0,
-        "chunk_grid": grid([4]),
-        "chunk_key_encoding": {"name": "default"},
-        "codecs": [LITTLE],
-        **members,
-    }
+    document = {**V3, "chunk_grid": grid([4]), **members}
     return Example({"zarr.json": json.dumps(document).encode()} | ({} if chunk is None else {"c/0": chunk}), expected)
 
 
@@ -93,11 +73,7 @@ def v1(chunk: bytes | None = RAW.tobytes(), expected: Any = RAW, **members: Any)
 
 
 def grid(shape: Any) -> dict[str, Any]:
-    return {"name": "regular", "configuration": {"chunk_shape": shape}}
-
-
-def codec(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"name": name, "configuration": configuration}
+    return codec("regular", chunk_shape=shape)
 
 
 def filled(make: Any, value: Any, expected: Any, **members: Any) -> Example:
@@ -240,7 +216,7 @@ EXAMPLES: Mapping[str, list[Example]] = {
         *[filled(make, value, int(value)) for make in (v2, v3) for value in ("7", True, "-1")],
         filled(v3, 7.0, 7),
     ],
-    "All formats: bytes behind": [
+    "All formats: bytes after": [
         *behind(ZLIB, compressor={"id": "zlib", "level": 1}),
         *behind(GZIP, compressor={"id": "gzip", "level": 1}),
         *behind(bz2.compress(RAW.tobytes()), compressor={"id": "bz2", "level": 1}),
@@ -254,56 +230,56 @@ EXAMPLES: Mapping[str, list[Example]] = {
             has_document=False
         ),
     ],
-    "Format v3: `fill_value: null`": [v3(fill_value=None)],
-    "Format v3: `dimension_names: null`": [v3(dimension_names=None)],
-    "Format v3: `0` and `1`": [
+    "Format 3: `fill_value: null`": [v3(fill_value=None)],
+    "Format 3: `dimension_names: null`": [v3(dimension_names=None)],
+    "Format 3: `0` and `1`": [
         filled(v3, 0, False, data_type="bool"),
         filled(v3, 1, True, data_type="bool"),
         filled(v3, 0, "0", data_type="string", codecs=["vlen-utf8"]),
     ],
-    'Format v3: `"order"': [
+    'Format 3: `"order"': [
         Example(
             v3(None, **TWO, codecs=[codec("transpose", order=order), LITTLE]).files | {"c/0/0": RAW.tobytes()}, expected
         )
         for order, expected in (("F", FORTRAN.T), ("C", FORTRAN))
     ],
-    "Format v3: options of `gzip`": [
+    "Format 3: options of `gzip`": [
         v3(GZIP, codecs=[LITTLE, "gzip"]),
         v3(GZIP, codecs=[LITTLE, codec("gzip", level=None)]),
         v3(zstandard.compress(RAW.tobytes()), codecs=[LITTLE, codec("zstd")]),
         v3(BLOSC_CHUNK, codecs=[LITTLE, codec("blosc", cname="lz4", clevel=5, shuffle="shuffle", blocksize=0)]),
         v3(BLOSC_CHUNK, codecs=[LITTLE, codec("blosc")]),
     ],
-    "Format v3: lists of lengths": [
+    "Format 3: lists of lengths": [
         v3(None, FORTRAN.T.T, shape=[2, 2], chunk_grid=grid([2, [1, 1.0]]))._replace(
             files=v3(None, shape=[2, 2], chunk_grid=grid([2, [1, 1.0]])).files
             | {"c/0/0": FORTRAN[:, :1].tobytes(), "c/0/1": FORTRAN[:, 1:].tobytes()}
         )
     ],
-    "Format v3: NaN": [
+    "Format 3: NaN": [
         Example({"zarr.json": text.encode()}, {"a": NAN})
         for text in (
             '{"zarr_format": 3, "node_type": "group", "attributes": {"a": NaN}}',
             '{"zarr_format": 3, "node_type": "group", "attributes": {"a": 1, "a": NaN}}',
         )
     ],
-    "Format v3: a `struct`": [
+    "Format 3: a `struct`": [
         v3(PAIR.tobytes(), PAIR, **STRUCT, fill_value={"a": 0, "b": 0}),
         v3(None, PAIR, **STRUCT, fill_value=base64.b64encode(PAIR[:1].tobytes()).decode()),
     ],
-    "Format v3: a chunk at": [at_end(RAW[:3].tobytes())],
-    "Format v3: `0.0`": [filled(v3, 0.0, 2.0**-127, data_type="float8_e8m0fnu", codecs=["bytes"])],
-    "Format v3: inner chunks": [
+    "Format 3: a chunk at": [at_end(RAW[:3].tobytes())],
+    "Format 3: `0.0`": [filled(v3, 0.0, 2.0**-127, data_type="float8_e8m0fnu", codecs=["bytes"])],
+    "Format 3: inner chunks": [
         v3(RAW[:2].tobytes() + struct.pack("<4Q", 0, 8, 0, 8), RAW[[0, 1, 0, 1]], codecs=[OVERLAP])._replace(
             has_document=False
         )
     ],
-    "Format v2: `filters: []`": [v2(filters=[])],
-    "Format v2: no `filters`": [v2(absent=name) for name in ("filters", "compressor", "fill_value")],
-    "Format v2: the encoding of objects": [
+    "Format 2: `filters: []`": [v2(filters=[])],
+    "Format 2: no `filters`": [v2(absent=name) for name in ("filters", "compressor", "fill_value")],
+    "Format 2: the encoding of objects": [
         v2(words("abcd"), TEXT, dtype="|O", fill_value="", compressor={"id": "vlen-utf8"})
     ],
-    "Format v2: `null` for the attributes": [
+    "Format 2: `null` for the attributes": [
         Example(
             GROUP2
             | {
@@ -322,32 +298,32 @@ EXAMPLES: Mapping[str, list[Example]] = {
             {},
         )
     ],
-    "Format v2: members that": [v2(_nczarr_array={}), v2(node_type="array")],
-    "Format v2: a `shuffle` filter": [v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": 0}])],
-    "Format v2: an `lzma`": [
+    "Format 2: members that": [v2(_nczarr_array={}), v2(node_type="array")],
+    "Format 2: a `shuffle` filter": [v2(shuffled(RAW.tobytes(), 4), filters=[{"id": "shuffle", "elementsize": 0}])],
+    "Format 2: an `lzma`": [
         v2(lzma.compress(RAW.tobytes()), compressor={"id": "lzma", "format": 1, "preset": 3, "delta": None})
     ],
-    "Format v2: a `blosc`": [v2(BLOSC_CHUNK, compressor={**BLOSC, "shuffle": "BYTE"})],
-    "Format v2: numbers as fill values": [
+    "Format 2: a `blosc`": [v2(BLOSC_CHUNK, compressor={**BLOSC, "shuffle": "BYTE"})],
+    "Format 2: numbers as fill values": [
         filled(v2, 7.0, 7),
         filled(v2, 0, False, dtype="|b1"),
         filled(v2, 1, 1 + 0j, dtype="<c16"),
     ],
-    "Format v2: floating point": [filled(v2, "0x7fc00000", NAN, dtype="<f4")],
-    "Format v2: a number as": [filled(v2, 0, "0", dtype="<U4")],
-    "Format v2: `0` as": [
+    "Format 2: floating point": [filled(v2, "0x7fc00000", NAN, dtype="<f4")],
+    "Format 2: a number as": [filled(v2, 0, "0", dtype="<U4")],
+    "Format 2: `0` as": [
         filled(v2, 0, b"0", dtype="|S2"),
         filled(v2, 0, np.void(bytes(2)), dtype="|V2"),
         filled(v2, 0, b"", dtype="|O", filters=[{"id": "vlen-bytes"}]),
     ],
-    "Format v2: fill values of bytes": [filled(v2, "ab", b"ab", dtype="|S2")],
-    'Format v2: `"NaT"`': [filled(v2, "NaT", np.datetime64("NaT", "s"), dtype="<M8[s]")],
-    "Format v2: NaN": [
+    "Format 2: fill values of bytes": [filled(v2, "ab", b"ab", dtype="|S2")],
+    'Format 2: `"NaT"`': [filled(v2, "NaT", np.datetime64("NaT", "s"), dtype="<M8[s]")],
+    "Format 2: NaN": [
         Example({**GROUP2, ".zattrs": b'{"a": NaN}'}, {"a": NAN}),
         Example({**GROUP2, ".zattrs": b'{"a": 1, "a": NaN}'}, {"a": NAN}),
     ],
-    "Format v1: `compression: null`": [v1(compression=None)],
-    "Format v1: no `attrs`": [Example({name: data for name, data in v1().files.items() if name != "attrs"})],
+    "Format 1: `compression: null`": [v1(compression=None)],
+    "Format 1: no `attrs`": [Example({name: data for name, data in v1().files.items() if name != "attrs"})],
 }
 CASES = [
     pytest.param(example, id=f"{row}-{number}")

@@ -4,12 +4,14 @@ The ```` ```python ```` blocks of a page run from top to bottom in one namespace
 allowed at the top level. Comments above a block direct this:
 
 - `<!-- not run: reason -->`: the block is only compiled. `make test-ecosystem` runs it if the reason ends with that.
-- `<!-- prints -->` above a ```` ```text ```` block: what the block of code before it printed.
+- `<!-- script -->`: the block is a program. It is written to a file in that folder and run by the interpreter, and its
+  processes start with `spawn`, as on macOS. Each costs the start of a process, so a page has few of them.
+- `<!-- prints -->` above a ```` ```text ```` block: the output of the block of code before it.
 - `<!-- raises: Name -->`: the block ends with this exception.
 - `<!-- needs: module -->`: the page is skipped where this module is not installed; the group `test` has all of them.
 
-`http://127.0.0.1:9000`, with the bucket `weather`, stands for an S3 server, and `http://127.0.0.1:4443` for a GCS
-emulator: the tests put their own in their place. Design notes are not run.
+The tests replace `http://127.0.0.1:9000`, with the bucket `weather`, by the address of an S3 server, and
+`http://127.0.0.1:4443` by the address of a GCS emulator. Design notes are not run.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import ast
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
 import tomllib
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -34,11 +38,13 @@ from tests.support.servers.moto import LocalS3
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
     REPOSITORY / "README.md",
-    *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if page.parent.name != "design"),
+    *sorted(page for page in (REPOSITORY / "docs").rglob("*.md") if "docs/design/" not in page.as_posix()),
 ]
 S3_ENDPOINT = "http://127.0.0.1:9000"
 GCS_ENDPOINT = "http://127.0.0.1:4443"
 IN_LANE = "make test-ecosystem runs it"
+SPAWN = "import multiprocessing; multiprocessing.set_start_method('spawn', force=True)"
+SCRIPT_SECONDS = 120  # a script that hangs fails its own test, not the whole run
 BLOCK = re.compile(
     r"^(?P<indent> *)(?:<!-- (?P<note>[^\n]*?) -->\n\s*)?"
     r"```(?P<language>python|text)[^\n]*\n(?P<body>.*?)^(?P=indent)```",
@@ -89,19 +95,32 @@ def run_block(
     in_lane: bool = False,
 ) -> str | None:
     """Run one block and return what it printed, or None if it is not run. Line numbers in errors are the page's."""
-    source = "\n" * block.line + block.body
+    head = SPAWN if block.note == "script" and "ProcessPoolExecutor" in block.body else ""
+    source = head + "\n" * block.line + block.body
     for documented, actual in endpoints.items():
         source = source.replace(documented, actual)
     code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     printed = StringIO()
     if block.note.startswith("not run: ") and not (in_lane and block.note.endswith(IN_LANE)):
         return None
+    if block.note == "script":
+        return run_script(source, Path(f"{page.stem}-{block.line}.py"))
     with redirect_stdout(printed):
         if code.co_flags & inspect.CO_COROUTINE:
             runner.run(_awaited(code, names))
         else:
             exec(code, names)
     return printed.getvalue()
+
+
+def run_script(source: str, path: Path) -> str:
+    """Write a program to a file, run it by this interpreter, and return what it printed."""
+    path.write_text(source, "utf-8")
+    done = subprocess.run(
+        [sys.executable, path.name], capture_output=True, text=True, timeout=SCRIPT_SECONDS, check=False
+    )
+    assert done.returncode == 0, f"{path.name} failed:\n{done.stderr}"
+    return done.stdout
 
 
 async def _awaited(code: Any, names: dict[str, Any]) -> None:
@@ -161,9 +180,25 @@ def test_blocks_are_found_with_their_comments() -> None:
     ]
 
 
+def test_a_script_runs_as_a_file_whose_processes_are_spawned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    program = (
+        "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n\n"
+        "if __name__ == '__main__':\n    with ProcessPoolExecutor(1) as pool:\n"
+        "        print(pool.submit(multiprocessing.get_start_method).result())\n"
+    )
+    page.write_text(f"<!-- script -->\n```python\n{program}```\n\n<!-- prints -->\n```text\nspawn\n```\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    run_page(page, {})
+    without_guard = program.replace("if __name__ == '__main__':", "if True:")
+    page.write_text(f"<!-- script -->\n```python\n{without_guard}```\n", "utf-8")
+    with pytest.raises(AssertionError, match="BrokenProcessPool"):
+        run_page(page, {})
+
+
 def test_a_block_that_is_not_run_says_why() -> None:
     notes = [block.note for page in PAGES for block in blocks_of(page.read_text("utf-8")) if block.language == "python"]
-    wrong = [note for note in notes if not re.fullmatch(r"(not run: .{8,}|raises: \w+|needs: [\w.]+)?", note)]
+    wrong = [note for note in notes if not re.fullmatch(r"(not run: .{8,}|raises: \w+|needs: [\w.]+|script)?", note)]
     assert not wrong, "write comments as the docstring of this module says, with a reason where a block is not run"
 
 

@@ -14,39 +14,21 @@ import zarr
 import aiozarr
 from aiozarr.codecs.codec import AnyArray
 from aiozarr.stores import MemoryStore
+from tests.support.array_documents import LITTLE, V2, V3, codec
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 VALUES = np.arange(1, 9, dtype="<i4")
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
-
-
-def codec(name: str, **configuration: Any) -> dict[str, Any]:
-    return {"name": name, "configuration": configuration}
 
 
 def v2(**members: Any) -> dict[str, Any]:
-    return {
-        "zarr_format": 2,
-        "shape": [8],
-        "chunks": [4],
-        "dtype": "<i4",
-        "compressor": None,
-        "fill_value": 0,
-        "order": "C",
-        "filters": None,
-        "dimension_separator": ".",
-        **members,
-    }
+    return {**V2, "shape": [8], "chunks": [4], "dimension_separator": ".", **members}
 
 
 def v3(*codecs: Any, **members: Any) -> dict[str, Any]:
     return {
-        "zarr_format": 3,
-        "node_type": "array",
+        **V3,
         "shape": [8],
-        "data_type": "int32",
-        "fill_value": 0,
         "chunk_grid": codec("regular", chunk_shape=[4]),
         "chunk_key_encoding": codec("default", separator="/"),
         "codecs": [*codecs] if codecs else [LITTLE],
@@ -96,7 +78,7 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], AnyArray]] = {
 
 
 def is_decided(document: str, path: str, spelling: str) -> bool:
-    """Return whether aiozarr refuses what zarr-python reads, as `docs/reference/leniency.md` says."""
+    """Return whether aiozarr refuses what zarr-python reads, as `docs/how-to/formats.md` says."""
     if path == "fill_value" and document == "v3 bool":
         return True  # zarr-python takes any text and any other number than 0 for true
     if spelling == "an unknown member" or (path, spelling) == ("attributes", "a list"):
@@ -192,4 +174,4 @@ async def test_what_zarr_python_reads_is_read(name: str) -> None:
         if isinstance(ours, str) or not np.array_equal(ours, values):
             # Only zarr-python before 3.2 takes the machine's byte order for one that is missing.
             refused += [] if "needs an endianness" in ours else [f"{path}, {kind}: {ours}"]
-    assert refused == [], "read it, or decide it here and in docs/reference/leniency.md"
+    assert refused == [], "read it, or decide it here and in docs/how-to/formats.md"

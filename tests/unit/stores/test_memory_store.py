@@ -58,7 +58,7 @@ async def test_a_prefix_is_a_root_of_its_own(name: str) -> None:
 
 
 def test_a_name_is_not_empty_and_a_prefix_valid() -> None:
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="the name of a memory store must not be empty"):
         MemoryStore.named("")
     with pytest.raises(InvalidKeyError):
         MemoryStore.named("x", "a/../")

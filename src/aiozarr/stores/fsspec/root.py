@@ -70,7 +70,7 @@ def _check_loose(name: str, protocols: Sequence[str]) -> None:
     if other in protocols:
         raise TypeError(
             f"the storage option {name!r} belongs to the link {other}::; pass it under its protocol: "
-            f"storage_options={other!r}: {name!r}: ...}}}}"
+            f"storage_options={{{other!r}: {{{name!r}: ...}}}}"
         )
     if other is not None:
         raise TypeError(f"the storage options under {name!r} match no link of the chain {'::'.join(protocols)}")

@@ -26,7 +26,7 @@ def _unusable(error: Exception) -> UnauthenticatedError:
     if isinstance(error, KeyError):
         text = f"no field {text!r}"
     reason = f" ({text.strip().partition(chr(10))[0][:200].rstrip('.')})" if isinstance(text, str) and text else ""
-    return UnauthenticatedError(f"the Google credentials cannot be used{reason}: {HINT}")
+    return UnauthenticatedError(f"the Google credentials cannot be used{reason}; {HINT}")
 
 
 class GcsTokenSource(TokenSource[str]):

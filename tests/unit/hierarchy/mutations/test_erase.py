@@ -130,7 +130,7 @@ async def test_an_unreadable_array_is_not_erased_in_part(remote_with: Callable[.
 async def test_a_missing_listing_is_an_error_before_anything_changes(remote_with: Callable[..., Any]) -> None:
     remote = remote_with(listable=False)
     root = await aiozarr.create_group(remote)
-    with pytest.raises(aiozarr.UnsupportedOperationError, match="cannot list, and cannot show"):
+    with pytest.raises(aiozarr.UnsupportedOperationError, match="cannot list keys and therefore cannot show"):
         await root.tree()
     with pytest.raises(aiozarr.UnsupportedOperationError, match="cannot list, and cannot consolidate"):
         await aiozarr.consolidate_metadata(remote)

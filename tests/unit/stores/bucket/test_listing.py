@@ -33,7 +33,7 @@ async def test_pages_are_followed_by_their_tokens() -> None:
 @pytest.mark.parametrize("lead", [0, 1, 10])
 def test_a_loop_of_any_length_is_found_within_a_few_rounds(length: int, lead: int) -> None:
     guard, pages = PaginationLoopGuard(), 0
-    with pytest.raises(StoreError, match="circle"):
+    with pytest.raises(StoreError, match="the pages of the server's listing form a loop"):
         for number in range(1000):
             pages += 1
             name = f"lead {number}" if number < lead else f"loop {(number - lead) % length}"

@@ -87,7 +87,7 @@ def test_stores_of_one_directory_are_equal_for_all_paths_to_it(tmp_path: Path) -
 
 
 def test_an_empty_root_is_refused() -> None:
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="the root of a local store must not be empty"):
         LocalStore("")
 
 

@@ -46,7 +46,7 @@ def test_a_local_store_is_the_folder(tmp_path: Path) -> None:
 
 
 def test_an_object_without_methods_is_refused_and_a_store_is_itself() -> None:
-    with pytest.raises(TypeError, match="has get_async, and dict has none"):
+    with pytest.raises(TypeError, match="get_async, got dict"):
         from_obspec({})
     store = from_obspec(MemoryStore())
     assert from_obspec(store) is store

@@ -106,7 +106,10 @@ def test_templates_are_filled_in() -> None:
     ("document", "error"),
     [
         ({"version": 2, "refs": {}}, "references of version 2"),
-        ({"version": 1, "refs": {}, "gen": [{"key": "a{{i}}"}]}, "'gen' generates references by programs"),
+        (
+            {"version": 1, "refs": {}, "gen": [{"key": "a{{i}}"}]},
+            "gen' generates references with programs, which are not run; write the",
+        ),
         ({"version": 1, "refs": {"a": ["{{f(x=1)}}"]}, "templates": {"f": "x"}}, "a template that is a program"),
         ({"version": 1, "refs": {}, "templates": {"f": "s3://{{c}}"}}, "is a program, which is not run"),
     ],

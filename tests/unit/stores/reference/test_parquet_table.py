@@ -169,7 +169,7 @@ def test_a_path_that_is_too_long_or_of_another_type_is_refused() -> None:
         read_record(repeated("path", "x" * 10_000, 1, dictionary=True), 1, "refs.0.parq")
     sink = pa.BufferOutputStream()
     parquet.write_table(pa.table({"path": pa.array([["a"] * 100])}), sink)
-    with pytest.raises(InvalidMetadataError, match="the column 'path' is of the type list"):
+    with pytest.raises(InvalidMetadataError, match="the column 'path' has the type list"):
         read_record(bytes(sink.getvalue()), 1, "refs.0.parq")
 
 

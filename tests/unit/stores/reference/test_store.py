@@ -195,7 +195,7 @@ async def test_a_store_is_given_for_a_prefix() -> None:
     store = MemoryStore()
     await store.set("data/blob", blob)
     table = named(references, "s3://archive/2026/data/blob")
-    with pytest.raises(PermissionDeniedError, match="'s3://archive/2026/data/blob', which is not in the origin"):
+    with pytest.raises(PermissionDeniedError, match="'s3://archive/2026/data/blob', which is outside the origin"):
         await from_references(table).get("t2m/c/0/0")
     array = await aiozarr.open_array(from_references(table, resolve={"s3://archive/2026/": store}), "t2m")
     assert (await array[...] == VALUES).all()
@@ -213,13 +213,13 @@ async def test_a_pickled_store_reads_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("document", [[], 7, None])
 def test_references_are_a_url_a_path_or_a_mapping(document: Any) -> None:
-    with pytest.raises(TypeError, match="references are a URL, a path, or a mapping"):
+    with pytest.raises(TypeError, match="references must be a URL, a path or a mapping"):
         from_references(document)
 
 
 @pytest.mark.parametrize("resolve", ["s3://bucket/", ["s3://bucket/"], {"s3://bucket/": 3}, {3: {}}])
 def test_resolve_maps_prefixes_to_options_or_stores(resolve: Any) -> None:
-    with pytest.raises(TypeError, match="resolve maps URL prefixes"):
+    with pytest.raises(TypeError, match="resolve must map URL prefixes to storage options"):
         from_references({}, resolve=resolve)
 
 

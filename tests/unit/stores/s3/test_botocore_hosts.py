@@ -189,7 +189,7 @@ def is_impossible(bucket: str, given: dict[str, Any], error: ValueError) -> bool
     return is_required and "virtual_hosted" in str(error)
 
 
-@pytest.mark.filterwarnings("ignore:credentials that were found")
+@pytest.mark.filterwarnings("ignore:credentials found on this machine")
 async def test_hosts_regions_and_certificates_are_those_of_boto3(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

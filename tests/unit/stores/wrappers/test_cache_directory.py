@@ -108,7 +108,7 @@ def test_file_systems_of_fsspec_refuse_it_because_their_values_have_no_versions(
             from_url(url, cache_directory=tmp_path)
     with pytest.raises(TypeError, match="cache_directory must be a path, not int"):
         from_url("https://h/a", cache_directory=5)
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="the directory of a cache must not be empty and must not contain NUL"):
         from_url("https://h/a", cache_directory="")
 
 

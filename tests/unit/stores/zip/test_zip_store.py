@@ -468,7 +468,7 @@ async def test_a_store_is_read_only_unless_it_is_made_to_write(tmp_path: Path) -
     with pytest.raises(UnsupportedOperationError):
         await store.set("a", b"", precondition=IfAbsent())
     for wrong in ({"mode": "r+"}, {"compression": 99}):
-        with pytest.raises(ValueError, match="is"):
+        with pytest.raises(ValueError, match="must be"):
             ZipStore(tmp_path / "x.zip", **wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="key"):
         ZipStore(MemoryStore())
@@ -582,7 +582,7 @@ HOSTILE: dict[str, tuple[bytes, type[AiozarrError], str]] = {
     "fewer members than there are": (
         patched(ONE, "end", 10, b"\0\0"),
         StoreError,
-        "1 entries and announces 0",
+        "1 entries but announces 0",
     ),
     "a lost zip64 record": (patched(ONE, "end", 10, b"\xff\xff"), StoreError, "exceeds the file"),
     "a bomb": (BOMB, LimitError, "decompresses to"),
