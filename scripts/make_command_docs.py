@@ -10,53 +10,68 @@ import click
 
 from aiozarr.cli import exit_codes
 from aiozarr.cli.command_group import COMMANDS, CommandGroup
+from aiozarr.cli.help import Command, section_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 
 HEAD = """\
 # Command line
 
-`aiozarr COMMAND --help` says the same. This page is written by `scripts/make_command_docs.py`.
+This page has the same text as `aiozarr COMMAND --help`, from which `scripts/make_command_docs.py` writes it. The
+[guide](../how-to/command-line.md) shows the commands at work.
 
-TARGET, SRC and DST are URLs, local paths or zip archives, which the path of a node may follow.
+{commands}
+
+TARGET, SRC and DST are URLs, local paths or zip archives. To name an array or group inside a store, append its path:
+`s3://bucket/era5.zarr/t2m`.
 
 ## Selections
 
-`--select` of `cat`, `plot`, `plan` and `convert` has one item for each dimension that is cut. An item names the
-dimension (`time=0:24,lat=45..60`) or its number (`0=0:24`). Without names, the items follow the order of the dimensions
-(`0:24,45..60`). If the option is repeated, all items apply; two items for one dimension are an error. A selection
-without any element is an error, too.
+The option `--select` of `cat`, `plot`, `plan` and `convert` has one item for each dimension that it cuts. An item names
+the dimension (`time=0:24,lat=45..60`) or gives its number (`0=0:24`). Without names, the items follow the order of the
+dimensions (`0:24,45..60`). If the option is repeated, all items apply. Two items for one dimension are an error, and so
+is a selection without any element.
 
 | item | elements |
 |---|---|
 | `5`, `-1` | one index; `cat` and `plot` drop the dimension, `convert` keeps it with length 1 |
-| `0:24`, `100:`, `::10` | indexes from start to stop, which is not included; `convert` takes no step |
-| `45..60`, `2020-01..2020-03`, `2020..2021` | coordinates, both bounds included, in either order |
-| `45.5`, `2020-01-01`, `band=red` | the elements of one coordinate; words by name only |
+| `0:24`, `100:`, `::10` | indexes from start up to, but not including, stop; `convert` accepts no step |
+| `45..60`, `2020-01..2020-03`, `2020..2021` | coordinates, including both bounds, in either order |
+| `45.5`, `2020-01-01`, `band=red` | the elements with this coordinate; a word needs the name of the dimension |
 | `...` | without names: all dimensions that have no item |
 
 A colon always separates indexes, and two dots always separate coordinates. `lat=45` is an index; `lat=45..45` is the
 coordinate.
 
-Coordinates of a dimension are the values of the one-dimensional array of its name and length, beside the array or in a
-group above. `convert` of a group cuts all arrays that have the dimension, coordinates included. In Python,
-[`aiozarr.convert`](copies.md) takes the same items: `select={"time": "2020-01..2020-03", "x": "0:24"}`.
+The coordinates of a dimension are the values of the one-dimensional array that has its name and length, in the same
+group or in a group above. When `convert` copies a group, it cuts all arrays that have the dimension, coordinates
+included. In Python, [`aiozarr.convert`](copies.md) accepts the same items:
+`select={{"time": "2020-01..2020-03", "x": "0:24"}}`.
 
-Numbers with `units` such as `days since 2000-01-01` are times of their `calendar`, and so are times of numpy. cftime
-decodes them: `pip install 'aiozarr[times]'` installs it, and selections by index need no extra. A time is written as
-`2020`, `2020-06`, `2020-06-01`, `2020-06-01T12`, `2020-06-01T12:30` or `2020-06-01T12:30:15.5`, without a zone: times
-of coordinates are UTC. A date without a time is the whole day, and a year the whole year, as in xarray. `time=2020` is
-an index; `time=2020..2020` is the year.
+Numbers with `units` such as `days since 2000-01-01` are times of their `calendar`, and so are numpy's times. Selections
+by such times need the package cftime (`pip install cftime`); selections by index do not. Write a time as `2020`,
+`2020-06`, `2020-06-01`, `2020-06-01T12`, `2020-06-01T12:30` or `2020-06-01T12:30:15.5`, without a time zone: times are
+UTC. As in xarray, a date without a time is the whole day, and a year is the whole year. `time=2020` is an index;
+`time=2020..2020` is the year.
 
-Selections by coordinates select what xarray selects, or fail. The [limits](limits.md#selections-by-coordinates) say
-which coordinates they refuse.
+A selection by coordinates selects the same elements as xarray, or fails. The
+[limits](limits.md#selections-by-coordinates) list the coordinates that cannot be used.
 
 ## Output
 
-Control characters, line breaks and marks of direction in names, attributes and messages are escaped, as in `\\x1b`.
-With `--json` they are escapes of JSON, so that a parser returns what is stored. Numbers that JSON lacks are the texts
-`"NaN"`, `"Infinity"` and `"-Infinity"`. The bytes of objects, and values in `--format csv`, `raw` and `npy`, are
-written as they are; on a terminal, values of `csv` are escaped too.
+Data go to standard output; progress, reports and errors go to standard error. Control characters, line breaks and
+bidirectional marks in names, attributes and messages are escaped (`\\x1b`). With `--json` they are JSON escapes, so a
+parser returns the stored text. Numbers that JSON cannot represent are the strings `"NaN"`, `"Infinity"` and
+`"-Infinity"`. The bytes of objects, and values in the formats `csv`, `raw` and `npy`, are written unchanged. On a
+terminal, values in `csv` are escaped too.
+
+## Shell completion
+
+```bash
+eval "$(_AIOZARR_COMPLETE=bash_source aiozarr)"                # bash: in ~/.bashrc
+eval "$(_AIOZARR_COMPLETE=zsh_source aiozarr)"                 # zsh: in ~/.zshrc
+_AIOZARR_COMPLETE=fish_source aiozarr | source                 # fish: in ~/.config/fish/config.fish
+```
 """
 
 JSON_MEMBERS = {
@@ -81,7 +96,7 @@ JSON_MEMBERS = {
     "notes, failed",
     "consolidate": "url, zarr_format, nodes",
 }
-"""Members of the last line that `--json` prints, by command. Members are added and never removed."""
+"""Members of the last line that `--json` prints, by command. Members may be added, and are never removed."""
 
 JSON_LINES = {
     "cp -n, sync -n": "type, action, key",
@@ -93,7 +108,7 @@ JSON_LINES = {
     "verify": "type, array, key, problem, range, error",
     "validate": "type, severity, rule, path, key, member, message",
 }
-"""Members of the lines before the last one, where they are others."""
+"""Members of the lines before the last line, if they differ."""
 
 
 def page() -> str:
@@ -101,27 +116,35 @@ def page() -> str:
     group = CommandGroup(name="aiozarr")
     with click.Context(group, info_name="aiozarr") as root:
         sections = [section(group, name, root) for name in COMMANDS]
-    return "\n".join([HEAD, *sections, common_section(group), json_section(), status_section()])
+    head = HEAD.format(commands=command_table())
+    return "\n".join([head, *sections, common_section(group), json_section(), status_section()])
+
+
+def command_table() -> str:
+    """Return the table of all commands, by the sections of `aiozarr --help`."""
+    titles = dict.fromkeys(title for title, _, _ in COMMANDS.values())
+    links = {title: [f"[{name}](#{name})" for name, row in COMMANDS.items() if row[0] == title] for title in titles}
+    return "\n".join(["| | commands |", "|---|---|", *[f"| {title} | {', '.join(links[title])} |" for title in titles]])
 
 
 def section(group: CommandGroup, name: str, root: click.Context) -> str:
     """Return the section of one command."""
     command = group.get_command(root, name)
-    assert command is not None
+    assert isinstance(command, Command)
     usage = " ".join(command.collect_usage_pieces(click.Context(command, root, info_name=name)))
-    lines = [f"## {name}", "", f"`aiozarr {name} {usage}`", "", _text(command.help or "")]
-    rows = [_row(each) for each in command.params if isinstance(each, click.Option) and each.name not in common_names()]
-    if rows:
-        lines += ["", "| option | meaning |", "|---|---|", *rows]
+    summary, _, details = _text(command.help or "").partition("\n\n")
+    examples = ["```bash", *command.examples, "```"]
+    lines = [f"## {name}", "", f"`aiozarr {name} {usage}`", "", summary, "", *examples]
+    lines += ["", details] if details else []
+    options = [each for each in command.params if isinstance(each, click.Option) and not is_common(each)]
+    if options:
+        lines += ["", "| option | meaning |", "|---|---|", *map(_row, options)]
     return "\n".join([*lines, ""])
 
 
-def common_names() -> set[str]:
-    """Return the names of the options that most commands have: they are described once."""
-    return {
-        "endpoint_url", "no_sign_request", "profile", "region", "request_payer", "storage_option", "source_option",
-        "destination_option", "json", "as_json", "quiet", "verbose",
-    }  # fmt: skip
+def is_common(option: click.Option) -> bool:
+    """Return whether most commands have the option, so that the page describes it once."""
+    return section_of(option) == "Store" or option.name in ("as_json", "quiet", "verbose")
 
 
 def common_section(group: CommandGroup) -> str:
@@ -129,31 +152,34 @@ def common_section(group: CommandGroup) -> str:
     with click.Context(group, info_name="aiozarr") as root:
         command = group.get_command(root, "cp")
     assert command is not None
-    rows = [_row(each) for each in command.params if isinstance(each, click.Option) and each.name in common_names()]
+    rows = [_row(each) for each in command.params if isinstance(each, click.Option) and is_common(each)]
     return "\n".join(["## Options of most commands", "", "| option | meaning |", "|---|---|", *rows, ""])
 
 
 def json_section() -> str:
     """Return the members of JSON lines."""
-    rows = [
-        f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in JSON_MEMBERS.items()
-    ]
     about = (
-        "`--json` prints one object per line; the last line of a command that lists things has the totals. Members are "
-        "added and never removed."
+        "`--json` prints one object per line. The last line of a command that lists things has the totals. Members may "
+        "be added, and are never removed."
     )
-    lines = [f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in JSON_LINES.items()]
-    table = ["| command | members |", "|---|---|"]
-    others = ["", "Lines before the last one, dry runs and groups:", "", *table, *lines, ""]
-    return "\n".join(["## JSON", "", about, "", *table, *rows, *others])
+    others = "The lines before the last line, and the lines of dry runs and groups, have these members:"
+    return "\n".join(
+        ["## JSON", "", about, "", *_member_table(JSON_MEMBERS), "", others, "", *_member_table(JSON_LINES), ""]
+    )
+
+
+def _member_table(members: dict[str, str]) -> list[str]:
+    rows = [f"| {name} | {', '.join(f'`{each}`' for each in text.split(', '))} |" for name, text in members.items()]
+    return ["| command | members |", "|---|---|", *rows]
 
 
 def status_section() -> str:
-    """Return the exit statuses, from the docstrings below the constants."""
+    """Return the exit statuses, from the docstrings of the constants."""
     source = Path(exit_codes.__file__).read_text("utf-8")
     found = re.findall(r'^[A-Z_]+ = (\d+)\n(?:"""(.*?)""")?', source, re.MULTILINE | re.DOTALL)
     rows = [f"| {number} | {_text(text) or 'Everything was done.'} |" for number, text in found]
-    return "\n".join(["## Exit status", "", "| status | meaning |", "|---|---|", *rows, ""])
+    about = "A signal that was ignored when the command started, as under `nohup`, stays ignored."
+    return "\n".join(["## Exit status", "", about, "", "| status | meaning |", "|---|---|", *rows, ""])
 
 
 def _row(option: click.Option) -> str:

@@ -1,4 +1,4 @@
-"""Write docs/reference/storage-options.md from the tables of options; `--check` only checks that it is up to date."""
+"""Write docs/stores/storage-options.md from the tables of options; `--check` only checks that it is up to date."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from inspect import getdoc, isclass
 from pathlib import Path
+from textwrap import wrap
 from types import ModuleType
 
 from aiozarr.stores.option_table import Option, OptionTable
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "storage-options.md"
+PAGE = Path(__file__).parents[1] / "docs" / "stores" / "storage-options.md"
 TABLES = {
     "s3.address": "S3",
     "gcs.address": "Google Cloud Storage",
@@ -23,15 +24,67 @@ TABLES = {
 HEAD = """\
 # Storage options
 
-What `storage_options` takes, for every kind of store: the names that fsspec's file systems (s3fs, gcsfs, adlfs) and
-obstore have for the same things are known, with or without the prefix of the cloud, and in capitals, as in the
-environment. An option that is `None` counts as not given; one that is not known is a `TypeError` that lists those that
-are. Nothing here has to be given where the cloud's own tools find it.
+`storage_options` configures how a store is reached. If the cloud's own tools work on this machine, you need none:
+aiozarr uses the same credentials, endpoints and regions.
 
-A name with a dot is a member of a mapping: `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
-Durations are seconds, a `timedelta`, or words such as `"1min 30s"`.
+```python
+import aiozarr
 
-This page is written by `scripts/make_option_docs.py` from the tables that translate the options.
+array = await aiozarr.create_array(
+    "s3://weather/wind.zarr",
+    data=[1, 2, 3],
+    storage_options={
+        "endpoint_url": "http://127.0.0.1:9000",
+        "key": "minioadmin",
+        "secret": "minioadmin",
+        "region": "us-east-1",
+    },
+)
+```
+
+- The names that fsspec's file systems (s3fs, gcsfs, adlfs, HTTP) use for the same things work too: the tables list
+  them after "also". `client_kwargs.verify` stands for `{"client_kwargs": {"verify": ...}}`.
+- Options under the name of a protocol, such as `{"s3": {"anon": True}}`, apply to that link of a chain of URLs.
+- An option that is None counts as missing. An unknown option is a `TypeError` that suggests the nearest name.
+- `cache_directory`, a local path, [caches values](../how-to/which-cache.md#a-directory-with-only-a-url) of any remote
+  store except fsspec file systems.
+- Durations are seconds or a `timedelta`.
+- Options for which aiozarr has another mechanism, such as caches, block sizes and event loops, are accepted and
+  ignored.
+
+The pages of the stores say where missing options come from: [S3](s3.md#where-each-setting-comes-from),
+[Google](gcs.md#where-each-setting-comes-from), [Azure](azure.md#where-the-server-comes-from).
+`scripts/make_option_docs.py` writes this page from the code that reads the options.
+"""
+
+OTHERS = """\
+## Local disk
+
+| option | value | meaning |
+|---|---|---|
+| `fsync` | yes or no | flush each write to the device: see [local disk](local.md#choose-when-to-flush) |
+
+## Zip archives
+
+| option | value | meaning |
+|---|---|---|
+| `duplicates` | text | for names that are there twice: `last` (the default) reads the last one, `refuse` is an error |
+| `max_member_bytes` | number | a compressed member that decompresses to more is a `LimitError`; 1 GiB by default |
+| `fsync` | yes or no | flush the archive to the device when it is closed; on the local disk only |
+
+All other options are for the store that contains the archive.
+
+## Virtual references
+
+| option | value | meaning |
+|---|---|---|
+| `fo` | text or mapping | the document, for the URL `reference://`: a URL, a path, or the references themselves |
+| `resolve` | mapping | locations outside the document's origin that it may name, each with the options of its store |
+| `target_options` | mapping | options of the store that contains the document |
+| `remote_protocol` | text | allow all locations of this protocol |
+| `remote_options` | mapping | their options |
+
+[Virtual references](../integrations/virtual-references.md) has examples.
 """
 
 KINDS = {
@@ -52,7 +105,7 @@ def page() -> str:
         module = import_module(f"aiozarr.stores.{name}")
         table = getattr(module, f"{name.partition('.')[0].upper()}_TABLE")
         parts.append(section(title, table, attributes_of(module)))
-    return "\n".join(parts)
+    return "\n".join([*parts, OTHERS])
 
 
 def attributes_of(module: ModuleType) -> dict[str, str]:
@@ -70,18 +123,18 @@ def attributes_of(module: ModuleType) -> dict[str, str]:
 
 def section(title: str, table: OptionTable, attributes: Mapping[str, str]) -> str:
     """Return the page's section about one kind of store."""
-    lines = [f"## {title}", "", "| option | value | what it does | other names |", "|---|---|---|---|"]
+    lines = [f"## {title}", "", "| option | value | meaning |", "|---|---|---|"]
     lines += [row(option, option.about or attributes.get(option.name, "")) for option in table.options]
-    names = ", ".join(f"`{name}`" for name in sorted(table.ignored))
-    lines += ["", f"Accepted and ignored: {names}."]
+    names = ", ".join(f"`{name}`" for name in sorted(table.ignored.difference(table.names)))
+    lines += ["", *wrap(f"Accepted and ignored: {names}.", 120)]
     return "\n".join([*lines, ""])
 
 
 def row(option: Option, about: str) -> str:
     """Return an option's line."""
-    others = dict.fromkeys(name for name in (*option.fsspec, *option.obstore) if name != option.name)
-    names = ", ".join(f"`{name}`" for name in others)
-    return f"| `{option.name}` | {KINDS[option.kind]} | {about} | {names} |"
+    others = dict.fromkeys(name for name in option.fsspec if name != option.name)
+    also = f"; also {', '.join(f'`{name}`' for name in others)}" if others else ""
+    return f"| `{option.name}` | {KINDS[option.kind]} | {about}{also} |"
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape as escape_markup
 from itertools import count, takewhile
 
-from aiozarr.model import Range, Suffix
 from aiozarr.schedule.events import RequestEvent
+from aiozarr.stores import Range, Suffix
 
 WIDTH = 900
 LABELS = 210

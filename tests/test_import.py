@@ -42,9 +42,9 @@ def modules_after(code: str, *arguments: str) -> set[str]:
 
 
 def test_importing_the_package_loads_neither_numpy_nor_clients() -> None:
-    loaded = modules_after("import aiozarr")
+    loaded = modules_after("import aiozarr, aiozarr.results")
     assert not loaded & {"numpy", "asyncio", "numcodecs", *CLIENTS}, REMEDY
-    assert len([name for name in loaded if name.startswith("aiozarr")]) <= 5, REMEDY
+    assert len([name for name in loaded if name.startswith("aiozarr")]) <= 6, REMEDY
 
 
 def test_what_a_copy_needs_is_imported_without_numpy() -> None:
@@ -115,5 +115,5 @@ def test_small_chunks_are_decoded_without_numcodecs_until_they_are_many(tmp_path
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:
     for name in aiozarr.__all__:
         assert getattr(aiozarr, name) is not None
-    for module in (aiozarr, aiozarr.sync, aiozarr.stores):
+    for module in (aiozarr, aiozarr.sync, aiozarr.stores, aiozarr.results):
         assert dir(module) == sorted(module.__all__)

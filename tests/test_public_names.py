@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
-STABILITY_PAGE = Path(__file__).parents[1] / "docs/reference/stability.md"
+ROOT = Path(__file__).parents[1]
 MODULES = [
     "aiozarr",
     "aiozarr.results",
@@ -120,8 +120,23 @@ def test_the_snapshot_covers_every_integration_and_every_tool_for_tests() -> Non
 
 
 def test_the_stability_page_lists_the_modules_of_the_snapshot() -> None:
-    listed = re.findall(r"^\| `(aiozarr[.\w]*)`", STABILITY_PAGE.read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| `(aiozarr[.\w]*)`", (ROOT / "docs/reference/stability.md").read_text("utf-8"), re.MULTILINE
+    )
     assert sorted(listed) == sorted(MODULES)
+
+
+def test_pages_and_examples_import_public_names_only() -> None:
+    paths = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    pages = {path: path.read_text("utf-8") for path in paths if "design" not in path.parts}
+    private = [
+        f"{path.relative_to(ROOT)}: {name} of {module}"
+        for path, text in pages.items()
+        for module, names in re.findall(r"^ *from (aiozarr[.\w]*) import \(?([\w ,]+)", text, re.MULTILINE)
+        for name in re.findall(r"(\w+)(?: as \w+)?(?:,|$)", names.strip())
+        if f"{module}.{name}" not in MODULES and (module not in MODULES or name not in _values(module))
+    ]
+    assert not private, f"import public names, or make these public: {private}"
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -6,10 +6,9 @@ import asyncio
 import json
 
 import aiozarr
-from aiozarr.model import ByteRange, Supports, Value, Version
 from aiozarr.schedule.executor import RequestExecutor
 from aiozarr.schedule.requests import RequestSource, RetryPolicy, ScheduledRequest
-from aiozarr.stores import Store
+from aiozarr.stores import ByteRange, Store, Supports, Value, Version
 from benchmarks.stages.figures import Figure, least_cpu
 
 POLICY = RetryPolicy()

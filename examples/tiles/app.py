@@ -7,6 +7,7 @@ cached.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import struct
 import zlib
@@ -27,6 +28,8 @@ URL = os.environ.get("TILES_URL", "pyramid.zarr")
 DEADLINE_SECONDS = float(os.environ.get("TILES_DEADLINE", "5"))
 SETTINGS = aiozarr.Settings(chunk_cache_bytes=256 << 20)
 HEADERS = {"Cache-Control": "public, max-age=3600"}
+
+log = logging.getLogger("tiles")
 
 
 @asynccontextmanager
@@ -55,7 +58,7 @@ async def stats() -> JSONResponse:
 @app.get("/tiles/{z}/{x}/{y}.png")
 async def tile(request: Request, z: int, x: int, y: int) -> Response:
     if not (0 <= z < len(app.state.levels) and 0 <= x < 1 << z and 0 <= y < 1 << z):
-        raise HTTPException(404, "there is no such tile")
+        raise HTTPException(404, "this tile does not exist")
     size, counts = app.state.tile, app.state.counts
     view = app.state.levels[z][y * size : (y + 1) * size, x * size : (x + 1) * size]
     try:
@@ -63,10 +66,10 @@ async def tile(request: Request, z: int, x: int, y: int) -> Response:
             values = await unless_gone(request, view.read())
     except TimeoutError as error:
         counts["late"] += 1
-        raise HTTPException(504, "the store did not answer in time") from error
+        raise HTTPException(504, "the store did not respond in time") from error
     if values is None:
         counts["cancelled"] += 1
-        return Response(status_code=499)  # there is no one to read it
+        return Response(status_code=499)  # nobody reads it
     counts["tiles"] += 1
     # In a thread: compression takes milliseconds.
     return Response(await asyncio.to_thread(png, values), media_type="image/png", headers=HEADERS)
@@ -74,6 +77,8 @@ async def tile(request: Request, z: int, x: int, y: int) -> Response:
 
 @app.exception_handler(aiozarr.AiozarrError)
 async def store_failed(request: Request, error: aiozarr.AiozarrError) -> JSONResponse:
+    # The client gets the class alone, because the message names keys and buckets.
+    log.error("%s failed", request.url.path, exc_info=error)
     status = 503 if isinstance(error, aiozarr.ThrottledError) else 502
     return JSONResponse({"error": type(error).__name__}, status)
 

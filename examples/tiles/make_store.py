@@ -1,4 +1,4 @@
-"""Writes the store that the tile service shows: a picture in levels, each twice as fine as the one before.
+"""Write the store that the tile service shows: a picture in levels, each twice as fine as the one before.
 
 python make_store.py pyramid.zarr
 """

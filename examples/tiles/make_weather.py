@@ -1,4 +1,4 @@
-"""Writes the data set that titiler-xarray and xpublish-tiles show: hours of a temperature by latitude and longitude.
+"""Write the data set that titiler-xarray and xpublish-tiles show: hours of a temperature by latitude and longitude.
 
 python make_weather.py weather.zarr
 """

@@ -26,18 +26,18 @@ app.add_exception_handler(aiozarr.AiozarrError, store_failed)
 @app.get("/tiles/{z}/{x}/{y}.png")
 async def tile(request: Request, z: int, x: int, y: int) -> Response:
     if not 0 <= z <= MAX_ZOOM:
-        raise HTTPException(404, "there is no such tile")
+        raise HTTPException(404, "this tile does not exist")
     # Beyond the finest level, its pixels are enlarged.
     level = app.state.levels[min(z, len(app.state.levels) - 1)]
-    # The arrays say where they lie, by the conventions `spatial` and `proj`; `crs=` and `transform=` say it otherwise.
+    # The arrays have attributes of the conventions `spatial` and `proj`; other arrays need `crs=` and `transform=`.
     reader = AsyncArrayReader(AsyncArrayLike(level))
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             image = await unless_gone(request, reader.tile(x, y, z, tilesize=app.state.tile))
     except TileOutsideBounds as error:
-        raise HTTPException(404, "there is no such tile") from error
+        raise HTTPException(404, "this tile does not exist") from error
     except TimeoutError as error:
-        raise HTTPException(504, "the store did not answer in time") from error
+        raise HTTPException(504, "the store did not respond in time") from error
     if image is None:
-        return Response(status_code=499)  # there is no one to read it
+        return Response(status_code=499)  # nobody reads it
     return Response(await asyncio.to_thread(image.render, img_format="PNG"), media_type="image/png", headers=HEADERS)

@@ -102,7 +102,7 @@ def _note_registration() -> None:
 
 
 class ClassRegistry(Generic[T]):
-    """The classes of one extension point by name: registered ones, those of aiozarr, those of installed packages.
+    """The classes of one extension point by name: registered classes, built-in classes, classes of installed packages.
 
     Args:
         point: the extension point, a key of `GROUPS`.
@@ -137,7 +137,7 @@ class ClassRegistry(Generic[T]):
         return kind
 
     def add(self, name: str, kind: type[Any]) -> None:
-        """Register a class under a name. One of aiozarr replaces none: its module may be imported after others."""
+        """Register a class under a name. A built-in class never replaces a registered one."""
         if self.built_in.get(name) == kind.__module__:
             self.classes.setdefault(name, kind)
         else:
@@ -145,7 +145,7 @@ class ClassRegistry(Generic[T]):
             _note_registration()
 
     def find(self, name: str) -> type[T] | None:
-        """Return the class that is registered under a name; its module is imported if it is one of aiozarr itself."""
+        """Return the class that is registered under a name. The module of a built-in class is imported."""
         name = self._aliases.get(name, name)
         if name not in self.classes and name in self.built_in:
             import_module(self.built_in[name])
@@ -191,8 +191,8 @@ def unknown_extension(point: str, name: str, known: Iterable[str], *, member: st
     shown = name[:200]
     names = _suggestions(shown, sorted({*known, *entry_point_names(point)}))
     return UnsupportedMetadataError(
-        f"unknown {point.replace('_', ' ')} {shown!r}; {names} Another one is registered by "
-        f"{_REGISTER[point]}, or by an installed package with an entry point in the group {GROUPS[point]!r}",
+        f"unknown {point.replace('_', ' ')} {shown!r}; {names} To add one, call "
+        f"{_REGISTER[point]} or install a package with an entry point in the group {GROUPS[point]!r}",
         member=member,
         point=point,
         name=shown,
@@ -211,7 +211,7 @@ def _suggestions(name: str, known: list[str]) -> str:
         nearest = f"did you mean {close[0]!r}? " if close else ""
         return f"{nearest}known: {', '.join(known) or 'none'}."
     if not close:
-        return f"known: {len(known)} names, none of which is like it."
+        return f"none of the {len(known)} known names is similar."
     others = ", ".join(close[1:_MAX_LISTED_NAMES])
     return f"did you mean {close[0]!r}?{others and f' Similar: {others}.'}"
 

@@ -72,9 +72,9 @@ class Settings:
         retry_seconds: seconds from the first attempt after which a request is not repeated. A request that makes no
             progress within `idle_timeout` is always repeated once. Scope: operation.
         merge_gap_bytes: cost of one request, expressed in bytes. Two ranges of one object are fetched with one request
-            if at most this many unwanted bytes lie between them. The same cost decides whether to read part of a chunk
-            or all of it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB. Scope:
-            operation.
+            if there are at most this many unwanted bytes between them. The same cost decides whether to read part of a
+            chunk or all of it, and a whole shard or its index first. `"auto"`: measured per origin, 16 KiB to 1 MiB.
+            Scope: operation.
         max_over_read: maximum ratio of fetched to wanted bytes that merging of ranges may cause. Scope: operation.
         max_request_bytes: maximum size of a merged request. Larger objects are fetched in parts of this size, or of
             1 MiB if it is less. Scope: operation.

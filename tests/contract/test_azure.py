@@ -150,7 +150,7 @@ class TestWhatAzuriteHeeds:
                 await store.erase_values(["a", "b", "c"])
             assert sorted(await store.list()) == ["a", "b", "c"]
 
-    async def test_missing_keys_are_no_errors_of_a_delete_of_many(self) -> None:
+    async def test_missing_keys_are_not_errors_of_a_bulk_delete(self) -> None:
         async with ObjectStore(f"az://{self.new_container()}", **self.server.storage_options) as store:
             for key in "abc":
                 await store.set(key, b"1")

@@ -1,8 +1,10 @@
-"""The page of the command line is generated from the commands, and its JSON members are those that are printed."""
+"""The reference of the command line equals the commands, and the guide shows what they print."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -84,3 +86,19 @@ def test_other_json_lines_have_the_members_that_the_page_lists(name: str) -> Non
     for arguments in LINES[name]:
         lines = lines_of(arguments, int(name in ("diff", "verify")))
         assert make_command_docs.JSON_LINES[name] in lines, REMEDY
+
+
+GUIDE = make_command_docs.PAGE.parents[1] / "how-to" / "command-line.md"
+
+
+def test_the_guide_shows_what_the_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = GUIDE.read_text("utf-8")
+    exec(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], {})
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) > 5
+    for block in blocks:
+        for line, expected in re.findall(r"\$ aiozarr ([^\n]*)\n((?:[^$].*\n)*)", block):
+            result = CliRunner().invoke(CommandGroup(name="aiozarr"), shlex.split(line))
+            assert result.exit_code == int(line.startswith("diff")), (line, result.output)
+            assert result.stdout == expected, line

@@ -81,7 +81,7 @@ async def test_a_range_beyond_the_end_is_read_by_the_objects_size(byte_range: By
                 await store.get("a")  # a connection is idle
                 future = asyncio.get_running_loop().create_future()
                 callback = SimpleNamespace(fetched=future.set_result, failed=future.set_exception)
-                assert store.fetch_nowait("a", byte_range, None, callback) is not None
+                assert store._fetch_nowait("a", byte_range, None, callback) is not None
                 value = await future
             else:
                 value = await store.fetch("a", byte_range)

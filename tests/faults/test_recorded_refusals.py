@@ -80,15 +80,18 @@ async def outcomes_of_changes(store: Store) -> dict[str, Any]:
         "list": lambda: listed(store),
         "set": lambda: store.set("k", b"1"),
         "conditional set": lambda: store.set("k", b"1", precondition=IfAbsent()),
-        "copy": lambda: store.copy_from(store, "other", "k", size=3),
+        "copy": lambda: store._copy_from(store, "other", "k", size=3),
         "erase": lambda: store.erase("k"),
         "erase of several": lambda: store.erase_values(["k", "l"]),
     }
-    if store.can_upload(3):
-        operations |= {"upload": lambda: store.upload("k", body), "part": lambda: store.upload_part("k", "u", 0, body)}
-        operations["complete"] = lambda: store.complete_parts("k", "u", [UploadedPart('"e"')])
+    if store._can_upload(3):
+        operations |= {
+            "upload": lambda: store._upload("k", body),
+            "part": lambda: store._upload_part("k", "u", 0, body),
+        }
+        operations["complete"] = lambda: store._complete_parts("k", "u", [UploadedPart('"e"')])
         if store.url.startswith("s3"):
-            operations["begin"] = lambda: store.begin_parts("k")
+            operations["begin"] = lambda: store._begin_parts("k")
     return {name: await outcome(operation) for name, operation in operations.items()}
 
 

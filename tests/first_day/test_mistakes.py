@@ -253,10 +253,10 @@ KEYWORDS: dict[str, tuple[Any, str]] = {
     "dim_names": (("x",), "did you mean 'dimension_names'?"),
     "overwite": (True, "did you mean 'overwrite'?"),
     "maxshape": ((None,), "has no keyword 'maxshape'"),
-    "compressor": (numcodecs.Zstd(3), "not with format 3; codecs= has the compression"),
-    "filters": (None, "not with format 3; codecs= has the compression"),
-    "compression": ("gzip", "not with format 3; codecs= has the compression"),
-    "dimension_separator": ("/", "goes with Zarr format 2, not with format 3"),
+    "compressor": (numcodecs.Zstd(3), "not of format 3; use compressors= instead"),
+    "serialiser": ("bytes", "did you mean 'serializer'?"),
+    "compression": ("gzip", "not of format 3; use compressors= instead"),
+    "dimension_separator": ("/", "is an option of format 2, not of format 3"),
 }
 
 # Values of keywords of create_array that do not fit.
@@ -275,13 +275,28 @@ VALUES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"codecs": ["zsdt"]}, aiozarr.UnsupportedMetadataError, "unknown codec 'zsdt'; did you mean 'zstd'?"),
     ({"codecs": [{"level": 3}]}, TypeError, "a codec has a name, which {'level': 3} lacks"),
     ({"dimension_names": ("x", "y")}, ValueError, "dimension_names has 2 names, and the shape has 1 dimensions"),
+    ({"compressors": 5}, TypeError, "compressors is a list of codecs, such as compressors=['zstd'], not 5"),
+    ({"compressors": "transpose"}, TypeError, "the codec 'transpose' in compressors belongs in filters"),
+    ({"filters": ["zstd"]}, TypeError, "the codec 'zstd' in filters belongs in compressors"),
+    ({"serializer": None}, TypeError, "serializer is one codec or 'auto', not None"),
+    ({"codecs": "zstd", "compressors": None}, TypeError, "codecs is the whole chain; leave out compressors"),
+    ({"zarr_format": 2, "compressors": ["zlib", "gzip"]}, TypeError, "format 2 has one compressor; "),
+    (
+        {"zarr_format": 2, "compressors": "zlib", "compressor": None},
+        TypeError,
+        "compressor and compressors mean the same",
+    ),
     ({"dimension_names": "x"}, TypeError, "dimension_names is a sequence with one name or None per dimension"),
     ({"fill_value": 1.5}, ValueError, "int32 has no value 1.5"),
     ({"dtype": "V2", "fill_value": b"abc"}, ValueError, "fill_value is b'abc', and elements of raw_bytes have 2 bytes"),
     ({"dtype": object}, aiozarr.UnsupportedMetadataError, "no Zarr data type stores object; say what the objects are"),
     ({"order": "K"}, ValueError, "order is 'C' or 'F', not 'K'"),
     ({"zarr_format": 4}, ValueError, "zarr_format is 1, 2, 3 or None, not 4"),
-    ({"settings": {"retries": 3}}, TypeError, "settings are an aiozarr.Settings, not dict"),
+    (
+        {"settings": {"retries": 3}},
+        TypeError,
+        "settings must be an aiozarr.Settings, such as settings=aiozarr.Settings(timeout=2), not dict",
+    ),
 ]
 
 # Uses of an asynchronous view, array, group or opening without await, and what the error says.

@@ -286,7 +286,7 @@ class Listings(Target):
                 case 5:
                     await allowed(store.set("a/b", b"x", precondition=IfAbsent() if ways & 8 else None))
                 case 6:
-                    await allowed(store.erase("a/b") if ways & 8 else store.copy_from(store, "a/b", "a/c", size=4))
+                    await allowed(store.erase("a/b") if ways & 8 else store._copy_from(store, "a/b", "a/c", size=4))
                 case _:
                     await allowed(store.stat("a/b"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -137,3 +138,12 @@ async def test_reads_end_with_their_clients_and_deadlines_and_broken_tiles_are_e
             answer = await client.get("/tiles/1/1/1.png")
     assert answer.status_code == 502
     assert set(answer.json()) == {"error"}
+
+
+def test_the_image_installs_the_checkout_and_copies_files_that_exist() -> None:
+    text = (EXAMPLE / "Dockerfile").read_text("utf-8")
+    copied = [name for line in re.findall(r"^COPY (.+)$", text, re.MULTILINE) for name in line.split()[:-1]]
+    assert "src" in copied
+    assert [name for name in copied if not (EXAMPLE.parents[1] / name).exists()] == []
+    # The package is on no index.
+    assert re.findall(r"\S*aiozarr\S*", re.sub(r"^#.*$", "", text, flags=re.MULTILINE)) == []

@@ -1,7 +1,7 @@
 """Every data type × codec × format in both directions with other implementations, each in an environment of its own.
 
 `make test-peers` builds the environments and names their folder in AIOZARR_PEERS; with AIOZARR_WRITE_TABLE set, the run
-writes the table of docs/reference/interoperability.md.
+writes the tables of docs/reference/compatibility.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 
 from aiozarr import AiozarrError
 from aiozarr import sync as aiozarr
+from tests.support.generated_part import COMPATIBILITY, write_part
 from tests.support.interop_cases import Case, all_cases, contents
 from tests.support.interop_peer import lay_down
 from tests.support.interop_values import AnyArray, dump, load, plain, same
@@ -29,7 +30,6 @@ FOLDER = os.environ.get("AIOZARR_PEERS")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="AIOZARR_PEERS names no environments of peers (make test-peers)")
 
 REPOSITORY = Path(__file__).parents[2]
-TABLE = REPOSITORY / "docs" / "reference" / "interoperability.md"
 
 PEERS = {
     "zarr2": ("zarr-python 2", "zarr2"),
@@ -109,7 +109,8 @@ def results() -> Iterator[Results]:
     gathered = Results()
     yield gathered
     if os.environ.get("AIOZARR_WRITE_TABLE") and len(gathered.versions) == len(PEERS):
-        TABLE.write_text(render(gathered), "utf-8")
+        write_part(COMPATIBILITY, "implementations", summary(gathered))
+        write_part(COMPATIBILITY, "arrays", render(gathered))
 
 
 @pytest.fixture(params=PEERS)
@@ -249,30 +250,32 @@ FLOORS = {
 }
 
 
-# --- the table ----------------------------------------------------------------------------------------------------
+# --- the tables -----------------------------------------------------------------------------------------------------
 
-HEAD = """# Interoperability
 
-Arrays exchanged with other implementations, both ways: one makes an array of a data type, codec chain and format and
-stores elements in it, some chunks are left out; the other reads all of it and finds every element equal. `make
-test-peers` writes this page.
-
-A cell counts what was **read here / written here** and equal on the other side, of the cases in its row. – stands where
-the other implementation does not take part: it refuses such arrays, or cannot make them.
-"""
+def summary(results: Results) -> str:
+    """One row for each implementation."""
+    parts = ["| implementation | formats | arrays | read here | written here |\n|---|---|---|---|---|"]
+    for name, (title, _) in PEERS.items():
+        formats = FORMATS.get(name, (2, 3))
+        cases = [case for case in all_cases() if case.zarr_format in formats]
+        numbers = " and ".join(map(str, formats))
+        counts = " | ".join(str(count_equal(results, name, direction, cases)) for direction in ("read", "written"))
+        parts.append(f"| {title} {results.versions[name]} | {numbers} | {len(cases)} | {counts} |")
+    return "\n".join(parts)
 
 
 def render(results: Results) -> str:
-    names = [f"{title} {results.versions[name]}" for name, (title, _) in PEERS.items()]
-    parts = [HEAD]
+    names = [title.partition(" (")[0] for title, _ in PEERS.values()]
+    parts = []
     for zarr_format in (2, 3):
         cases = [case for case in all_cases() if case.zarr_format == zarr_format]
         for title, of in (("Data types", lambda case: case.kind.name), ("Codecs and layouts", lambda case: case.codec)):
             groups: dict[str, list[Case]] = defaultdict(list)
             for case in cases:
                 groups[of(case)].append(case)
-            parts.append(f"\n## Format {zarr_format}: {title.lower()}\n")
-            parts.append(f"| | cases | {' | '.join(names)} |\n|---|---|{'---|' * len(names)}")
+            parts.append(f"\n### Format {zarr_format}: {title.lower()}\n")
+            parts.append(f"| | cases | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")
             for group, members in groups.items():
                 cells = [cell(results, name, members) for name in PEERS]
                 parts.append(f"| `{group}` | {len(members)} | {' | '.join(cells)} |")
@@ -280,9 +283,11 @@ def render(results: Results) -> str:
     return "\n".join(parts)
 
 
+def count_equal(results: Results, name: str, direction: str, cases: list[Case]) -> int:
+    found = results.statuses[name, direction]
+    return sum([found.get(case, ("no", ""))[0] == "equal" for case in cases])
+
+
 def cell(results: Results, name: str, members: list[Case]) -> str:
-    counts = []
-    for direction in ("read", "written"):
-        found = results.statuses[name, direction]
-        counts.append(sum([found.get(case, ("no", ""))[0] == "equal" for case in members]))
+    counts = [count_equal(results, name, direction, members) for direction in ("read", "written")]
     return f"{counts[0]} / {counts[1]}" if any(counts) else "–"

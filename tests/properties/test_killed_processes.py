@@ -63,7 +63,7 @@ def test_processes_that_are_killed_lose_no_cell_of_shards_on_disk_that_they_shar
     async def run() -> None:
         await create(target, {})
         await check_history(target, {}, tmp_path / "notes", chance_of(request), writers=4, kills=rounds(2))
-        await aiozarr.stores.LocalStore(target).sweep(older_than=-1.0)
+        await aiozarr.stores.LocalStore(target)._sweep(older_than=-1.0)
         assert not leftovers(tmp_path)
 
     asyncio.run(run())

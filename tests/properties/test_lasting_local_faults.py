@@ -118,7 +118,7 @@ async def test_an_archive_on_a_disk_with_a_lasting_fault_is_old_or_new(tmp_path:
         values = await (await aiozarr.open_array(tmp_path / f"{after}.zip"))[...]
         assert set(values) == {2.0 if is_written else 1.0}
         if "unlink" in REFUSED[number]:
-            await LocalStore(tmp_path).sweep(older_than=-1.0)
+            await LocalStore(tmp_path)._sweep(older_than=-1.0)
         assert not leftovers(tmp_path)
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.conformance_table import ContractCase, ContractTable
 from tests.support.fault_table import FaultResults
-
-TABLE = Path(__file__).parents[2] / "docs" / "reference" / "tested-against.md"
+from tests.support.generated_part import COMPATIBILITY, write_part
 
 _PROPERTY = "aiozarr_store_contract"
 _MATRIX = pytest.StashKey[ContractTable]()
@@ -117,9 +115,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(matrix.text())
     if not os.environ.get("AIOZARR_WRITE_TABLE"):
         return
-    written = config.stash[_FAULTS].write_pages()
+    written = [page for page in [config.stash[_FAULTS].write_page()] if page is not None]
     if config.getoption("--servers") and matrix:
-        TABLE.write_text(matrix.page(), "utf-8")
-        written.append(TABLE)
+        write_part(COMPATIBILITY, "stores", matrix.part())
+        written.append(COMPATIBILITY)
     for page in written:
         terminalreporter.write_line(f"written: {page}")

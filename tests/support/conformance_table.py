@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,23 +18,17 @@ _OTHER_KIND = ("can be written to", "can be listed", "is no BlockingStore")
 # How the statements end that a store refuses what it does not claim.
 _REFUSAL = "says so"
 
-_INTRODUCTION = """# Which store was tested against what
+_LEFT_OUT = """
+### What was left out
 
-Every store is tested by one suite, which `aiozarr.testing` ships. This page is the outcome of a run of it: `make
-test-servers` starts each server that is installed, runs the suite against it, and prints these tables;
-`AIOZARR_WRITE_TABLE=1 make test-servers` writes this page.
-
-A cell counts the tests that passed, of all where some were left out. Where it says *refused*, the store does not claim
-the operation, and was seen to say so; where it says –, there was nothing to test, or no server to test against.
-[What was left out](#what-was-left-out) has the reasons. FaultServer and GcsServer are servers of the tests; all others
-are of other makers.
+The number of tests that do not apply, because the store does not have the property.
 """
 
-_LYING = """
-## Servers that break the rules
+_BREAKING = """
+### Servers that break the rules
 
-Some servers ignore conditions, or answer other bytes than those asked for. What holds there is that aiozarr notices:
-no wrong byte is taken for a right one, and no write is believed to be safe that is not.
+Some servers ignore conditions, or send other bytes than requested. The tests show that aiozarr notices: wrong bytes are
+never returned as values, and a write is never reported as safe if it is not.
 """
 
 
@@ -107,18 +102,18 @@ class ContractTable:
 
     def text(self) -> str:
         """Return everything as lines for a terminal."""
-        parts = [_aligned(self._table()), *(f"  {line}" for line in self._left_out())]
+        parts = [_aligned(self._table()), *(f"  {': '.join(line)}" for line in self._left_out())]
         if self._statements:
             parts += ["", _aligned(self._statement_table())]
         return "\n".join(parts)
 
-    def page(self) -> str:
-        """Return the page of the documentation."""
-        parts = [_INTRODUCTION, _markdown(self._table()), "\n## What was left out\n"]
-        parts += [f"- {line}" for line in self._left_out()]
+    def part(self) -> str:
+        """Return the part of the documentation's page."""
+        left_out = [["left out", "stores"], *self._left_out()]
+        parts = [_markdown(self._table(), texts=2), _LEFT_OUT, _markdown(left_out, texts=2)]
         if self._statements:
-            parts += [_LYING, _markdown(self._statement_table())]
-        parts += ["\n## Versions\n", *(f"- {line}" for line in self._made_with())]
+            parts += [_BREAKING, _markdown(self._statement_table(), texts=1)]
+        parts += ["\n### Versions\n", *(f"- {line}" for line in self._made_with())]
         return "\n".join(parts) + "\n"
 
     def _table(self) -> list[list[str]]:
@@ -137,15 +132,18 @@ class ContractTable:
     def _named(self, server: str) -> str:
         return f"{server or NO_SERVER} {self._versions.get(server, '')}".rstrip()
 
-    def _left_out(self) -> Iterable[str]:
+    def _left_out(self) -> list[list[str]]:
+        """Return pairs of what was left out, and the stores where it was."""
+        stores: dict[str, list[str]] = defaultdict(list)
         for (store, server), row in sorted(self._rows.items()):
             whole: Counter[str] = Counter()
             for cell in row.values():
                 whole += cell.skipped
-            where = f"{store} on {server}" if server else store
-            for reason, count in sorted(whole.items()):
-                all_of_it = count == sum(cell.passed + cell.failed + cell.skipped.total() for cell in row.values())
-                yield f"{where}: {'all' if all_of_it else count} – {reason}"
+            if whole:
+                total = sum(cell.passed + cell.failed + cell.skipped.total() for cell in row.values())
+                left_out = [f"{_lacking(reason)}: {_count(whole[reason], total)}" for reason in sorted(whole)]
+                stores[", ".join(left_out)].append(f"{store} on {server}" if server else store)
+        return [[left_out, "; ".join(names)] for left_out, names in sorted(stores.items())]
 
     def _made_with(self) -> Iterable[str]:
         yield f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
@@ -158,6 +156,16 @@ class ContractTable:
             yield f"{server} {its_version}"
 
 
+def _lacking(reason: str) -> str:
+    """Return the property that the store lacks: `conditional_reads` for "X does not support conditional_reads"."""
+    found = re.fullmatch(r"\w+ does not (?:support )?(\w+)", reason)
+    return found[1] if found else reason
+
+
+def _count(count: int, total: int) -> str:
+    return "all" if count == total else str(count)
+
+
 def _mark(cell: ContractCell) -> str:
     text = cell.text()
     return "yes" if text.isdecimal() else text
@@ -168,7 +176,8 @@ def _aligned(lines: list[list[str]]) -> str:
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
-def _markdown(lines: list[list[str]]) -> str:
+def _markdown(lines: list[list[str]], *, texts: int) -> str:
+    """Return a table whose first `texts` columns are texts; the others have counts, to the right."""
     head, *rows = lines
-    marked = [head, ["---"] * len(head), *rows]
+    marked = [head, ["---"] * texts + ["---:"] * (len(head) - texts), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in marked)

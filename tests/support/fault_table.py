@@ -11,27 +11,34 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_REFERENCE = _ROOT / "docs" / "reference"
 _SUITE = _ROOT / "src" / "aiozarr" / "testing" / "conformance"
-_FAULTS = """# Faults
+PAGE = _ROOT / "docs" / "reference" / "faults.md"
+INTRODUCTION = """# Faults and hostile input
 
-What can go wrong between aiozarr and stored data, what aiozarr does then, and the tests that show it.
-[Errors](errors.md) has the classes of errors, [Guarantees](guarantees.md) says in general what holds.
-"""
-_HOSTILE = """# Hostile input
+This page lists what can go wrong between aiozarr and stored data, the result of each fault, and the tests that show it.
+[Errors](errors.md) describes the error classes, and [guarantees](guarantees.md) has the general promises.
 
-What a stranger can put into documents, chunks, archives, listings and responses, and what aiozarr does with it. Errors
-are typed ([Errors](errors.md)), nothing is written, and memory is bounded ([Limits](limits.md)).
-[Security](../explanation/security.md) has the rules behind the rows.
+The last column is the result of a test run: `AIOZARR_WRITE_TABLE=1 make test` writes it. The rows come from
+`tests/support/faults.toml`, and the tests refer to them by number.
 """
-_GENERATED = """
-The last column is the result of a run of these tests: `AIOZARR_WRITE_TABLE=1 make test` writes it. The rows are in
-`tests/support/faults.toml`, and the tests refer to them by their numbers.
-"""
-PAGES = {
-    "F": (_REFERENCE / "faults.md", _FAULTS + _GENERATED, "what goes wrong"),
-    "H": (_REFERENCE / "hostile-input.md", _HOSTILE + _GENERATED, "what comes in"),
+CHAPTERS = {
+    "F": """
+## Faults
+
+Networks, servers, disks and processes fail.
+
+""",
+    "H": """
+## Hostile input
+
+A stranger controls documents, chunks, archives, listings and responses. All errors are typed, nothing is written, and
+memory is [bounded](limits.md). [Security](../explanation/security.md) has the rules behind these rows.
+
+""",
 }
+"""The text above the rows of a letter."""
+
+HEADS = {"F": "what goes wrong", "H": "input"}
 
 
 @dataclass(frozen=True)
@@ -103,30 +110,29 @@ class FaultResults:
         skipped = sorted({reason for each in outcomes if "passed" not in each for reason in each})
         return "; ".join(skipped) or "passed"
 
-    def write_pages(self) -> list[Path]:
-        """Write the pages of which tests were run. Rows that were not run keep the result that they have."""
-        written = []
-        for letter, (path, *_) in PAGES.items():
-            rows = {number: row for number, row in fault_rows().items() if number[0] == letter and row.tests}
-            new = {number: result for number, row in rows.items() if (result := self.result(row)) is not None}
-            if new:
-                path.write_text(page_text(letter, new), "utf-8")
-                written.append(path)
-        return written
+    def write_page(self) -> Path | None:
+        """Write the page if tests of it were run. Rows that were not run keep the result that they have."""
+        rows = {number: row for number, row in fault_rows().items() if row.tests}
+        new = {number: result for number, row in rows.items() if (result := self.result(row)) is not None}
+        if not new:
+            return None
+        PAGE.write_text(page_text(new), "utf-8")
+        return PAGE
 
 
-def page_text(letter: str, new: dict[str, str]) -> str:
-    """Return the page of the rows of a letter with these results, and those that it has already."""
-    path, introduction, head = PAGES[letter]
-    old = path.read_text("utf-8") if path.exists() else ""
+def page_text(new: dict[str, str]) -> str:
+    """Return the page with these results, and those that it has already."""
+    old = PAGE.read_text("utf-8") if PAGE.exists() else ""
     results = dict(re.findall(r"^\| ([FH]\d\d) \|.*\| ([^|]*) \|$", old, re.MULTILINE)) | new
-    lines = [introduction.rstrip()]
+    lines = [INTRODUCTION.rstrip()]
+    letter = ""
     for number, row in fault_rows().items():
         if number[0] != letter:
-            continue
+            letter = number[0]
+            lines.append(CHAPTERS[letter].rstrip())
         if row.section:
-            lines += ["", f"## {row.section}", ""]
-            lines += [f"| id | {head} | what aiozarr does | test | result |", "|---|---|---|---|---|"]
+            lines += ["", f"### {row.section}", ""]
+            lines += [f"| id | {HEADS[letter]} | result | test | test run |", "|---|---|---|---|---|"]
         outcome = " ".join(filter(None, (row.outcome, row.reason)))
         tests = "<br>".join(f"`{test}`" for test in row.tests)
         lines.append(f"| {number} | {row.fault} | {outcome} | {tests} | {results.get(number, 'not run')} |")

@@ -290,5 +290,5 @@ class Template:
         left = files(folder)
         differing = [name for name in left.keys() | self.end.keys() if left.get(name) != self.end.get(name)]
         assert not differing, f"{where}, and repeated: {differing} are not as in an undisturbed run"
-        await LocalStore(folder).sweep(older_than=-1.0)
+        await LocalStore(folder)._sweep(older_than=-1.0)
         assert not leftovers(folder), f"{where}, and repeated: {leftovers(folder)} are left"

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 import aiozarr
 import aiozarr.sync
+from aiozarr.results import ArrayInfo, CopyReport, Totals
 from aiozarr.stores import MemoryStore, Store
+from aiozarr.testing import LatencyStore
 
 
 async def awaited(store: Store, path: Path) -> None:
@@ -43,6 +45,9 @@ async def awaited(store: Store, path: Path) -> None:
     assert_type(created, aiozarr.Array)
     with aiozarr.record() as report:
         assert_type(report.requests, int)
+    assert_type(report.origins, dict[str, Totals])
+    assert_type(await array.info(), ArrayInfo)
+    assert_type(await aiozarr.copy(LatencyStore(store, 0.1), path), CopyReport)
 
 
 def blocking(store: Store) -> None:

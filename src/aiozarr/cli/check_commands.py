@@ -90,7 +90,8 @@ def diff(
                 out.record(record, f"{SIGNS[each.state]} {each.key}{reason}")
     if out.as_json:
         out.record({"type": "total", **dict(counts.items())}, "")
-    out.say(", ".join([f"{number:,} {state}" for state, number in counts.items()]))
+    texts = ("equal", "different", "only in SRC", "only in DST", "unreadable")
+    out.say(", ".join([f"{number:,} {text}" for number, text in zip(counts.values(), texts, strict=True)]))
     if sum(counts.values()) > counts["equal"]:
         sys.exit(ERROR)
 

@@ -138,7 +138,12 @@ def _tidy(error: click.ClickException) -> None:
     """Escape control characters in an error of the command line, and keep only the nearest of its suggestions."""
     vars(error)["message"] = printable(error.message)
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        vars(error)["possibilities"] = error.possibilities[:1]
+        from difflib import get_close_matches
+
+        # Without the dashes, because these make any two short names similar.
+        names = {each.lstrip("-"): each for each in error.possibilities}
+        near = get_close_matches(error.option_name.lstrip("-"), names, n=1)
+        vars(error)["possibilities"] = [names[name] for name in near]
 
 
 def messages_of(error: BaseException) -> list[str]:

@@ -173,7 +173,7 @@ def mv(src: str, dst: str, stores: TargetOptions, out: Output) -> None:
     group, old, new = _common_group(src, dst)
 
     async def move() -> None:
-        from aiozarr.errors import NodeNotFoundError
+        from aiozarr.errors import NodeExistsError, NodeNotFoundError
         from aiozarr.hierarchy import open_group
         from aiozarr.hierarchy.internal import group_keys
 
@@ -181,7 +181,11 @@ def mv(src: str, dst: str, stores: TargetOptions, out: Output) -> None:
             # Below a directory or bucket without a document, SRC and DST are stores of their own.
             if not any([await opened.store.stat(key) for key in group_keys()]):
                 raise NodeNotFoundError(f"{src} and {dst} are not in the same store; {_ACROSS_STORES}", url=group)
-            await opened.move(old, new)
+            try:
+                await opened.move(old, new)
+            except NodeExistsError as error:
+                error.message = f"something else is already stored at {dst}, and mv never replaces it"
+                raise
 
     run(move)
     if out.as_json:

@@ -272,7 +272,7 @@ async def _remove_link(path: str) -> None:
 def _remove_object(target: str, options: StorageOptions, *, dry_run: bool, out: Output) -> None:
     entry = targets.run(lambda: find_object(target, options))
     if entry is None:
-        raise FileNotFoundError(f"there is no object {target}; --recursive removes everything below a prefix")
+        raise FileNotFoundError(f"there is no object {target}; --recursive removes an array, a group or a store")
     if not dry_run:
         location, _ = targets.parent_and_key(target)
         targets.run(lambda: targets.with_store(location, options, lambda store: store.erase(entry.key)))

@@ -346,8 +346,8 @@ def _foreign(name: str, config: Mapping[str, JSON]) -> Stage:
             raise invalid("id", f"{name!r} refuses these parameters: {shown(str(error))}") from error
         hint = did_you_mean(name, [*BYTES_CODEC_IDS, *ARRAY_FILTERS, *OBJECT_FILTERS, *_NUMBERS])
         reason = (
-            f"unknown numcodecs codec {name[:200]!r}; {hint and f'{hint} '}Another one is registered with "
-            "numcodecs.register_codec, or by an installed package with an entry point in the group 'numcodecs.codecs'"
+            f"unknown numcodecs codec {name[:200]!r}{f'; {hint}' if hint else '.'} To add one, call "
+            "numcodecs.register_codec or install a package with an entry point in the group 'numcodecs.codecs'"
         )
         raise unsupported(reason, name[:200], member="id") from error
     refuse_pickle({"id": str(getattr(codec, "codec_id", name))})

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from aiozarr.common.formatting import shown
-from aiozarr.driver.json_members import JSON, Members, Parse, as_json, boolean, integer, invalid, number, text
+from aiozarr.driver.json_members import JSON, Members, Parse, boolean, integer, invalid, number, text
 from aiozarr.model import Value
 from aiozarr.stores.cache_backend import CachedValue, MemoryCache
 from aiozarr.stores.cache_store import CacheStore
@@ -89,7 +89,7 @@ class Context:
         return name, {} if name is not None and value is None else RESOURCES[kind][1](value, path)
 
     def extended(self, other: Context) -> Context:
-        """Return the context with the resources of `other`, which replace those of the same name."""
+        """Return the context with the resources of `other`, which replace resources of the same name."""
         return Context({**self._resources, **other._resources})
 
     def __repr__(self) -> str:
@@ -114,9 +114,9 @@ def _resources(value: JSON, path: str) -> dict[str, JSON]:
 Treatment: TypeAlias = Literal["honoured", "used", "accepted", "refused"]
 """The effect of a member that TensorStore knows.
 
-honoured: it has the same meaning; used: it limits or repeats requests here too; accepted: it has no effect, because it
-could only change speed; refused: it is an error, because ignoring it would mean other data, another payer or less
-safety.
+honoured: it has the same meaning; used: it limits or repeats requests here too; accepted: it is valid, and the limits
+of `Settings` apply instead; refused: it is an error, because it would have no effect, or because ignoring it would mean
+other data, another payer or less safety.
 """
 
 
@@ -131,20 +131,20 @@ def refuse(reason: str) -> Parse[dict[str, Any]]:
     return parse
 
 
-def _one(setting: str, member: str, parse: Parse[Any], *ignored: str) -> Parse[dict[str, Any]]:
-    """Return the parser of an object with one member that becomes a setting, and others that have no effect."""
+def _one(setting: str, member: str, parse: Parse[Any], **refused: str) -> Parse[dict[str, Any]]:
+    """Return the parser of an object with one member that becomes a setting, and others that are refused."""
 
     def parse_object(value: JSON, path: str) -> dict[str, Any]:
         with Members(value, path) as members:
             found = members.take(member, parse, None)
-            for name in ignored:
-                members.take(name, as_json, None)
+            for name, reason in refused.items():
+                members.take(name, refuse(reason), None)
         return {} if found is None else {setting: found}
 
     return parse_object
 
 
-def _ignored(value: JSON, path: str) -> dict[str, Any]:
+def _rate_limiter(value: JSON, path: str) -> dict[str, Any]:
     Members(value, path)
     return {}
 
@@ -155,7 +155,7 @@ def _limit(value: JSON, path: str) -> int | None:
 
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
     files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
-    source = refuse("aiozarr finds the credentials of instances and containers itself, after those of the environment")
+    source = refuse("aiozarr finds the credentials of instances and containers itself, after the environment")
     with Members(value, path) as members:
         kind = members.take("type", text, "default")
         if kind not in ("default", "anonymous", "profile"):
@@ -174,13 +174,15 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 _requests = _one("max_requests", "limit", _limit)
 # TensorStore counts the first attempt, too.
-_attempts = _one(
-    "retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, "initial_delay", "max_delay"
+_NO_QUEUE = "it would have no effect, because writes are not held back in a cache"
+_delays = dict.fromkeys(
+    ("initial_delay", "max_delay"), "it would have no effect, because aiozarr chooses the delays between attempts"
 )
+_attempts = _one("retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, **_delays)
 RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "cache_pool": (
         "used",
-        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), "queued_for_writeback_bytes_limit"),
+        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), queued_for_writeback_bytes_limit=_NO_QUEUE),
     ),
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
     "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
@@ -191,8 +193,8 @@ RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     **{f"{service}_request_retries": ("used", _attempts) for service in ("http", "s3", "gcs")},
     "gcs_user_project": ("honoured", _one("requester_pays", "project_id", text)),
     "aws_credentials": ("honoured", _credentials),
-    "experimental_gcs_rate_limiter": ("accepted", _ignored),
-    "experimental_s3_rate_limiter": ("accepted", _ignored),
+    "experimental_gcs_rate_limiter": ("accepted", _rate_limiter),
+    "experimental_s3_rate_limiter": ("accepted", _rate_limiter),
 }
 """By kind: the effect, and the parser, which returns settings and storage options."""
 
@@ -201,7 +203,7 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
     """Return a revalidation bound: true, false, "open" or a Unix time.
 
     Raises:
-        InvalidSpecError: it is none of these.
+        InvalidSpecError: it is another value.
     """
     if isinstance(value, bool):
         return value

@@ -15,7 +15,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores.memory_store import MemoryStore
 
 FORMATS = {"zarr3": "zarr3", "zarr2": "zarr", "zarr": "zarr", "auto": "auto"}
-"""The drivers of URL pipelines, with those of specs."""
+"""The drivers of URL pipelines, with the drivers of specs."""
 SCHEMES = ("file", "memory", "http", "https", "s3", "gs")
 
 
@@ -109,7 +109,7 @@ def parse_url(url: str, path: str, context: Context) -> KvStore:
 def split_pipeline(url: str) -> tuple[str, str, str] | None:
     """Return the URL of the store, the driver and the further path of a pipeline such as `s3://bucket/a/|zarr3:`.
 
-    Returns: None if the URL is no pipeline.
+    Returns: None if the URL is not a pipeline.
 
     Raises:
         InvalidSpecError: the last part is not a driver.
@@ -175,6 +175,7 @@ REFUSED = {
         "host_header": "the host of 'endpoint' is the one that is sent",
         "use_conditional_write": "every write is conditional where it has to be",
     },
+    "zip": {"cache_pool": "it would have no effect, because archives are not cached; give the spec a cache_pool"},
 }
 """Further members that aiozarr refuses, each with the reason."""
 
@@ -207,7 +208,6 @@ def _opened(driver: str, members: Members, context: Context) -> KvStore:
             return KvStore(f"gs://{members.require('bucket', text)}/", below)
         case "zip":
             archive = members.require("base", lambda value, where: KvStore.parse(value, where, context))
-            members.take("cache_pool", context.cache_pool, None)
             return _zipped(archive, below, members.at("base"))
         case "s3":
             bucket = members.require("bucket", text)

@@ -155,7 +155,7 @@ class BlockingRead(ObjectRequest):
         while True:
             try:
                 wanted = takewhile(lambda _: not self.cancelled, keys[len(sizes) :])
-                store.read_values_now(wanted, memory[sum(filter(None, sizes)) :], sizes)
+                store._read_values_now(wanted, memory[sum(filter(None, sizes)) :], sizes)
             except StoreError as error:
                 self.key = keys[len(sizes)]
                 if not is_missing_status(error, self.settings):
@@ -194,7 +194,7 @@ class BlockingRead(ObjectRequest):
         most = self._read.layout.object_of(output.projection).pipeline.max_stored_size if self._is_bounded else None
         bound: dict[str, Any] = {} if most is None else {"max_bytes": most}
         if self.timing is None:
-            return self._read_object(partial(store.read_now, **bound))
+            return self._read_object(partial(store._read_now, **bound))
         value = self._fetch_timed(store, None, **bound)
         return None if value is None else value.data
 

@@ -212,7 +212,7 @@ class FetchRequest(ObjectRequest):
             return None
         if type(self.range) is Suffix and not store.supports.suffix_reads:
             return None
-        return store.fetch_nowait(self.key, self.range, self.condition, self, **self.bound)
+        return store._fetch_nowait(self.key, self.range, self.condition, self, **self.bound)
 
     def fetched(self, value: Value | None) -> None:
         """Take the response of a store that was asked without a task."""
@@ -232,7 +232,7 @@ class FetchRequest(ObjectRequest):
 
     def preconnect(self, requests: int) -> None:
         if isinstance(self.store, NowaitStore):
-            self.store.preconnect(requests)
+            self.store._preconnect(requests)
 
     # --- in a task, or in a worker ----------------------------------------------------------------------------------
 

@@ -226,7 +226,7 @@ class MultipartRead:
         try:
             if isinstance(store, FetchIntoStore):
                 full = bound if is_beginning else {}
-                value = await store.fetch_into(
+                value = await store._fetch_into(
                     self.key, part, receive, if_match=condition, accept_full=is_beginning, **full
                 )
             else:

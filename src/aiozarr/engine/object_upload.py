@@ -57,16 +57,16 @@ async def upload_in_parts(
     Raises:
         PreconditionFailedError: `precondition` does not hold when all parts are stored.
     """
-    upload_id = await run_request(lambda _: store.begin_parts(key))
+    upload_id = await run_request(lambda _: store._begin_parts(key))
 
     async def upload_part(number: int) -> UploadedPart:
         start = number * part_bytes
         part = body.part(start, min(part_bytes, body.nbytes - start))
-        return await run_request(lambda _: store.upload_part(key, upload_id, number, part), part.nbytes)
+        return await run_request(lambda _: store._upload_part(key, upload_id, number, part), part.nbytes)
 
     async def complete(attempt: int) -> Version | None:
         try:
-            return await store.complete_parts(key, upload_id, parts, precondition=precondition)
+            return await store._complete_parts(key, upload_id, parts, precondition=precondition)
         except StoreError as error:
             # An earlier attempt may have succeeded and its response been lost: the upload is gone then.
             is_gone = error.status == 404 and not error.retryable  # a proxy's 404 says nothing of the upload
@@ -74,9 +74,9 @@ async def upload_in_parts(
             if stored is None or stored.size != body.nbytes:
                 raise
             with suppress(StoreError):
-                await store.abort_parts(key, upload_id)  # removes the record of the upload
+                await store._abort_parts(key, upload_id)  # removes the record of the upload
             return stored.version
 
-    async with undone_on_failure(lambda: store.abort_parts(key, upload_id)):
+    async with undone_on_failure(lambda: store._abort_parts(key, upload_id)):
         parts = await map_concurrently(upload_part, range(-(-body.nbytes // part_bytes)), concurrency=concurrency)
         return await run_request(complete)

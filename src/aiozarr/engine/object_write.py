@@ -295,7 +295,7 @@ class ObjectWrite(ObjectRequest):
             return 0
         try:
             if values:
-                store.set_values_now(values)
+                store._set_values_now(values)
             for key in erased:
                 store.erase_now(key)
         except Exception:

@@ -175,14 +175,14 @@ def _is_remote(place: str) -> bool:
 
 def _add_timeouts(options: dict[str, Any], settings: Settings) -> None:
     """Add the timeouts of `settings` for stores that wait for a server, unless `options` have timeouts."""
-    given = {name.lower().removeprefix("aws_") for name in _names(options)}
+    given = set(_names(options))
     for name, theirs in (("idle_timeout", "read_timeout"), ("connect_timeout", "connection_timeout")):
         if name not in given and theirs not in given:
             options[name] = settings.idle_timeout
 
 
 def _names(options: Mapping[str, Any]) -> Iterator[str]:
-    """Iterate over the names of options, and of those in nested mappings (`client_options`, `s3`)."""
+    """Iterate over the names of options, and of those in nested mappings (`config_kwargs`, `s3`)."""
     for name, value in options.items():
         yield name
         if isinstance(value, Mapping):

@@ -227,7 +227,7 @@ def _decode_one(store: BlockingStore, read: Read, settings: Settings, *, may_blo
     try:
         # A longer value would hold the caller's loop up before its codecs refuse it.
         bound = {"max_bytes": max_bytes} if store.has_bounded_reads else {}
-        data = store.read_now(read.prefix + layout.key_of(part), **bound)
+        data = store._read_now(read.prefix + layout.key_of(part), **bound)
         if data is None:
             if settings.missing_chunks != "fill":
                 return False

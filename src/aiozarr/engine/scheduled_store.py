@@ -289,9 +289,9 @@ class ScheduledStore:
         def run_request(send: Callable[[int], Awaitable[T]], nbytes: int = 0) -> Awaitable[T]:
             return self._call("set", key, send, held=nbytes, written=nbytes)
 
-        part_bytes = store.upload_part_bytes(body.nbytes, conditional=precondition is not None)
+        part_bytes = store._upload_part_bytes(body.nbytes, conditional=precondition is not None)
         if part_bytes is None:
-            return await run_request(lambda _: store.upload(key, body, precondition=precondition), body.nbytes)
+            return await run_request(lambda _: store._upload(key, body, precondition=precondition), body.nbytes)
         from aiozarr.engine.object_upload import upload_in_parts
 
         return await upload_in_parts(
@@ -323,12 +323,12 @@ class ScheduledStore:
     async def copy_from(
         self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None
     ) -> Version | None:
-        """Have the server copy an object, as `CopyFromStore.copy_from` says. No byte of it is held here."""
+        """Have the server copy an object, as `CopyFromStore._copy_from` says. No byte of it is held here."""
         store = self.store
         if not isinstance(store, CopyFromStore):
             raise UnsupportedOperationError("this store cannot copy objects itself", store=store.url, key=key)
         return await self._call(
-            "set", key, lambda _: store.copy_from(source, source_key, key, size=size, if_match=if_match)
+            "set", key, lambda _: store._copy_from(source, source_key, key, size=size, if_match=if_match)
         )
 
     async def erase(self, key: str) -> None:

@@ -200,7 +200,9 @@ class _BaseEncoding:
         name = given.get("name") if isinstance(given, Mapping) else None
         configuration = given.get("configuration", {}) if isinstance(given, Mapping) else None
         if not isinstance(name, str) or not isinstance(configuration, Mapping):
-            raise InvalidMetadataError("expected a chunk key encoding: a name, or an object with a name", member=member)
+            raise InvalidMetadataError(
+                "expected a chunk key encoding, that is, a name or an object with a name", member=member
+            )
         return cls(name, configuration)
 
 

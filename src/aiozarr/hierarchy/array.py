@@ -121,13 +121,13 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Return the length of the first dimension.
 
         Raises:
-            TypeError: there are no dimensions.
+            TypeError: the array has no dimensions.
         """
         return length_of(self.shape)
 
     @property
     def nchunks(self) -> int:
-        """Number of chunks in the grid, stored or not; of inner chunks in a sharded array."""
+        """Number of chunks in the grid, stored or not. In a sharded array, the inner chunks are counted."""
         return prod(
             len(chunk) if isinstance(chunk, tuple) else -(-length // chunk)
             for length, chunk in zip(self.shape, self.chunks, strict=True)
@@ -135,7 +135,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     @property
     def chunks(self) -> tuple[Any, ...]:
-        """Shape of the smallest unit that can be read: of the inner chunks in a sharded array.
+        """Shape of the smallest unit that can be read. In a sharded array, this is the inner chunk.
 
         For an unsharded array with the chunk grid `rectilinear`, it has a tuple of chunk lengths inside the array for
         each dimension, as in dask.
@@ -427,8 +427,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle of this array whose chunks are read and written through `transformer`, without I/O.
 
-        It is not recorded in the metadata, so other handles and other programs do not use it. It is applied before
-        those of the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
+        It is not recorded in the metadata, so other handles and other programs do not use it. It is applied before the
+        transformers in the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
 
         Raises:
             TypeError: it is not a `StorageTransformer`.
@@ -567,7 +567,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
         """Check that the elements `maps` of `layout` are inside the stored array, as far as this process knows it.
 
         The document is read before the first write of an opened handle, and before the first one after this process
-        has erased the node, or has changed the array's shape by another handle.
+        has erased the node, or has changed the array's shape through another handle.
 
         Raises:
             ChangedError: the stored array has another type, chunks or codecs, or does not have all of the elements.
@@ -680,7 +680,7 @@ def make_array(store: Store, path: str, metadata: NodeMetadata, options: HandleO
     """Return the handle of an array.
 
     Raises:
-        NodeTypeError: the metadata are those of a group.
+        NodeTypeError: the metadata describe a group.
     """
     if not isinstance(metadata, ArrayMetadata):
         raise wrong_kind_error(store.url_of(path), path, metadata)

@@ -75,7 +75,17 @@ async def create_array(
         shards: shape of the stored objects that contain several chunks, a multiple of `chunks`; "auto" (at most
             64 MiB); None: each chunk is an object of its own.
         codecs: how a chunk becomes bytes: "auto" (`bytes` and `zstd`), or a list in the order of encoding, of names, of
-            mappings with `name` and `configuration`, or of codec objects. With `shards`, the chain of the inner chunks.
+            mappings with `name` and `configuration`, or of codec objects, also of numcodecs and zarr-python. With
+            `shards`, the chain of the inner chunks.
+        filters: the codecs before the serializer, in the order of encoding, each in a form of `codecs`; one codec, or a
+            list. None or empty: no filters. "auto": in format 2 the codec of strings and bytes of variable length
+            (`dtype=str`, `bytes`), else no filters. Other objects of format 2 need an explicit codec here.
+        serializer: the codec from arrays to bytes, such as `{"name": "bytes", "configuration": {"endian": "big"}}`.
+            Format 2 has none.
+        compressors: the codecs after the serializer, one codec or a list; None or empty: uncompressed. "auto": `zstd`,
+            in format 2 blosc with lz4, level 5, shuffle, as in zarr-python 2. Format 2 has at most one. `filters`,
+            `serializer` and `compressors` are the keywords of zarr-python. In format 3 they describe the same chain as
+            `codecs`, so give either.
         fill_value: the value of missing chunks. None: zero; in formats 1 and 2 null is stored, and read as zero. A str
             is written as in documents, such as "NaN".
         order: "F" stores the first axis of a chunk as the fastest one; in format 3 with a `transpose` codec.
@@ -85,11 +95,7 @@ async def create_array(
             as in documents.
         storage_transformers: format 3 only: transformers between chunks and store, recorded in the document: a list of
             names, of mappings with `name` and `configuration`, or of objects of registered classes.
-        filters: format 2 only: a list of numcodecs configurations such as `{"id": "delta", "dtype": "<i4"}`, or of
-            numcodecs codecs, in the order of encoding; None or empty: no filters. "auto": the codec of strings and
-            bytes of variable length (`dtype=str`, `bytes`), else no filters. Other objects need an explicit codec here.
-        compressor: format 2 only, in the form of a filter; None: uncompressed. "auto": blosc with lz4, level 5,
-            shuffle, as in zarr-python 2.
+        compressor: format 2 only: zarr-python 2's name of `compressors`; None: uncompressed.
         dimension_separator: format 2 only: "." or "/" between the numbers in chunk keys; None: ".".
         compression: format 1 only: "blosc", "zlib", "bz2", "lzma" or None; "auto": blosc.
         compression_opts: format 1 only: the options of `compression`; None: the defaults of its library.

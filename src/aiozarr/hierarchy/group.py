@@ -92,7 +92,7 @@ class Group(Node[GroupMetadata]):
         """Open the node `name`, such as `"a"` or `"a/b"`, below this group.
 
         Raises:
-            NodeNotFoundError: there is none; also a `KeyError`.
+            NodeNotFoundError: the node does not exist; also a `KeyError`.
             InvalidKeyError: `name` is not a valid name.
             InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         """
@@ -103,7 +103,7 @@ class Group(Node[GroupMetadata]):
         return self._child(make_node, path, found)
 
     async def contains(self, name: str) -> bool:
-        """Return whether there is a node `name` below this group, also one whose document cannot be read."""
+        """Return whether there is a node `name` below this group. A node whose document cannot be read counts too."""
         path = join_path(self._path, name, self.zarr_format)
         try:
             return (self._find_consolidated(path) or await self._run_on_io_thread(self._find, path)) is not None
@@ -202,9 +202,9 @@ class Group(Node[GroupMetadata]):
         something is stored at one of their names. If a node is refused, those already stored remain.
 
         Args:
-            nodes: by name relative to this group: the keywords of `create_array` (with `shape` and `dtype`), those of
-                `create_group` (`{}` or `attributes`), or the `metadata` of another node of this format. Missing
-                groups between them are created.
+            nodes: descriptions of the nodes by their names relative to this group. A description has the keywords of
+                `create_array` (with `shape` and `dtype`) or of `create_group` (`{}` or `attributes`), or is the
+                `metadata` of another node of this format. Missing groups between the nodes are created.
             overwrite: first erase the node and everything else stored below each name.
 
         Raises:
@@ -247,7 +247,7 @@ class Group(Node[GroupMetadata]):
 
         Raises:
             TypeError: the existing array has another shape or type.
-            NodeTypeError: there is a group.
+            NodeTypeError: the node is a group.
             NodeExistsError: keys that do not belong to a node are stored there.
         """
         found = await self._open_matching_array(name, shape, dtype, exact)
@@ -256,7 +256,7 @@ class Group(Node[GroupMetadata]):
         try:
             return await self.create_array(name, shape=shape, dtype=dtype, **options)
         except NodeExistsError:
-            # Another task has created it meanwhile.
+            # Another task has created it since.
             found = await self._open_matching_array(name, shape, dtype, exact)
             if found is None:
                 raise
@@ -267,7 +267,7 @@ class Group(Node[GroupMetadata]):
         """Open the group `name` below this group, or create it if nothing is stored there.
 
         Raises:
-            NodeTypeError: there is an array.
+            NodeTypeError: the node is an array.
         """
         found = await self._open_existing(name)
         if found is None:
@@ -303,13 +303,13 @@ class Group(Node[GroupMetadata]):
         )
 
     async def delete(self, name: str) -> None:
-        """Erase the node `name` below this group, and everything below it.
+        """Delete the node `name` below this group, and everything below it.
 
         The documents of all nodes are erased first, so an interrupted erasure leaves no array that reads as fill
         values. If the store cannot list, only arrays of up to 100 000 chunks can be erased.
 
         Raises:
-            NodeNotFoundError: there is none; also a `KeyError`.
+            NodeNotFoundError: the node does not exist; also a `KeyError`.
             UnsupportedOperationError: the group is read-only, or the store cannot list. Nothing was erased.
         """
         from aiozarr.hierarchy.node_changes import delete_node
@@ -435,7 +435,7 @@ class Group(Node[GroupMetadata]):
     async def _levels(
         self, max_depth: int | None, *, folders: Sequence[str] | None = None
     ) -> AsyncGenerator[list[ListedNode], None]:
-        """Yield the nodes below in batches, level by level; `folders` are those of this group if they are known."""
+        """Yield the nodes below in batches, level by level; `folders` are this group's own if they are known."""
         max_depth = check_depth(max_depth)
         consolidated = await self._run_on_io_thread(self._current_consolidated)
         if consolidated is not None:
@@ -490,7 +490,7 @@ def make_group(store: Store, path: str, metadata: NodeMetadata, options: HandleO
     """Return the handle of a group.
 
     Raises:
-        NodeTypeError: the metadata are those of an array.
+        NodeTypeError: the metadata describe an array.
     """
     if not isinstance(metadata, GroupMetadata):
         raise wrong_kind_error(store.url_of(path), path, metadata)

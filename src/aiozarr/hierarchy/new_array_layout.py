@@ -11,10 +11,12 @@ from difflib import get_close_matches
 from itertools import groupby
 from math import gcd, prod
 from operator import index as as_index
+from types import MappingProxyType
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
-from aiozarr.codecs import ArrayArrayCodec, ArrayBytesCodec, Codec, get_codec
+from aiozarr.codecs import ArrayArrayCodec, ArrayBytesCodec, BytesBytesCodec, Codec, get_codec
 from aiozarr.codecs.bytes import has_byte_order
+from aiozarr.common.formatting import argument
 from aiozarr.metadata.data_type import DataType
 from aiozarr.metadata.records import NamedConfig
 
@@ -73,11 +75,11 @@ def resolve_chunking(shape: Sequence[int], chunks: ChunksLike, shards: ShardsLik
         chunk, shard = resolve_chunks(shape, chunks, shards, itemsize)
         outer = chunk if shard is None else shard
         return Chunking("regular", {"chunk_shape": list(outer)}, outer, None if shard is None else chunk)
-    argument = "chunks" if shards is None else "shards"
+    named = argument("chunks") if shards is None else argument("shards")
     parts: list[Any] = list(listed)
     if len(parts) != len(shape):
-        raise ValueError(f"{argument} has {len(parts)} dimensions, but the shape {tuple(shape)} has {len(shape)}")
-    runs = [_runs(argument, part, whole) for part, whole in zip(parts, shape, strict=True)]
+        raise ValueError(f"{named} has {len(parts)} dimensions, but the shape {tuple(shape)} has {len(shape)}")
+    runs = [_runs(named, part, whole) for part, whole in zip(parts, shape, strict=True)]
     configuration = {
         "kind": "inline",
         "chunk_shapes": [
@@ -111,7 +113,7 @@ def resolve_chunks(
             raise ValueError(f"shards must be a shape, 'auto' or None, not {shards!r}")
         chunk = _chunk_shape(shape, chunks, itemsize)
         return chunk, auto_shards(shape, chunk, itemsize)
-    shard = _lengths("shards", shards, shape)
+    shard = _lengths(argument("shards"), shards, shape)
     chunk = auto_divisor(shard, itemsize) if _is_auto(chunks) else _chunk_shape(shard, chunks, itemsize)
     if any(outer % inner for outer, inner in zip(shard, chunk, strict=True)):
         raise ValueError(f"the shard shape {shard} is not a multiple of the chunk shape {chunk}")
@@ -174,7 +176,7 @@ def _chunk_shape(shape: Sequence[int], chunks: ChunksLike, itemsize: int) -> tup
         return auto_chunks(shape, itemsize)
     if chunks is False or chunks is None:
         return tuple([max(1, length) for length in shape])
-    return _lengths("chunks", chunks, shape)
+    return _lengths(argument("chunks"), chunks, shape)
 
 
 def _is_auto(chunks: object) -> bool:
@@ -246,23 +248,37 @@ CodecsLike: TypeAlias = Literal["auto"] | CodecLike | Sequence[CodecLike]
 BLOSC_MAX_TYPESIZE = 255
 # Names of blosc's filters by numcodecs' numbers.
 SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle", -1: "shuffle"}
+_PARTS: dict[str, Any] = {"filters": ArrayArrayCodec, "serializer": ArrayBytesCodec, "compressors": BytesBytesCodec}
+"""The parts of a chain that zarr-python has a keyword for, in order, with the kind of their codecs."""
 INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 
 
 def codec_chain(
-    codecs: CodecsLike, data_type: DataType, *, order: str, ndim: int, big_endian: bool
+    codecs: CodecsLike,
+    data_type: DataType,
+    *,
+    order: str,
+    ndim: int,
+    big_endian: bool,
+    parts: Mapping[str, CodecsLike | None] = MappingProxyType({}),
 ) -> list[NamedConfig]:
     """Return the complete chain of `codecs`, including a codec from arrays to bytes, with full configurations.
 
+    `parts` are zarr-python's `filters`, `serializer` and `compressors`, which describe the same chain, by keyword.
+
     Raises:
-        TypeError, ValueError: a codec is not given in one of its forms.
+        TypeError, ValueError: a codec is not given in one of its forms, or there are both `codecs` and `parts`.
         UnsupportedMetadataError: a codec is unknown.
     """
     if order not in ("C", "F"):
         raise ValueError(f"order must be 'C' or 'F', not {order!r}")
-    if isinstance(codecs, str) and codecs == "auto":
-        codecs = ["zstd"]
-    chain = _complete(list_codecs(codecs), _Defaults(data_type, big_endian=big_endian))
+    defaults = _Defaults(data_type, big_endian=big_endian)
+    is_auto = is_auto_codecs(codecs)
+    given = {name: value for name, value in parts.items() if not is_auto_codecs(value)}
+    if given and not is_auto:
+        raise TypeError(f"{argument('codecs')} is the whole chain; leave out {' and '.join(map(argument, given))}")
+    listed = _listed_parts(given, defaults) if given else list_codecs(["zstd"] if is_auto else codecs)
+    chain = _complete(listed, defaults)
     if order == "F" and ndim > 1:
         chain.insert(0, NamedConfig("transpose", {"order": list(reversed(range(ndim)))}))
     return chain
@@ -297,9 +313,10 @@ class _Defaults:
         endian = {"endian": "big" if big_endian else "little"} if has_byte_order(dtype) else {}
         # Blosc shuffles the bytes of elements, which helps only if elements have few bytes.
         narrow = not data_type.is_variable and dtype.itemsize <= BLOSC_MAX_TYPESIZE
+        self.typesize = dtype.itemsize if narrow else 1
         self._of_elements: Mapping[str, Mapping[str, Any]] = {
             "bytes": endian,
-            "blosc": {"typesize": dtype.itemsize if narrow else 1},
+            "blosc": {"typesize": self.typesize},
         }
         self.elements = NamedConfig("bytes", endian)
         if data_type.is_variable:
@@ -310,8 +327,34 @@ class _Defaults:
         return {**get_codec(name).default_configuration, **self._of_elements.get(name, {})}
 
 
-def list_codecs(codecs: Any) -> Sequence[CodecLike]:
-    """Return codecs as a list; a single one is a list of one.
+def is_auto_codecs(codecs: object) -> bool:
+    """Return whether the codecs are `"auto"`."""
+    return isinstance(codecs, str) and codecs == "auto"
+
+
+def _listed_parts(given: Mapping[str, CodecsLike | None], defaults: _Defaults) -> list[CodecLike]:
+    """Return the codecs of zarr-python's keywords, `given` by keyword, in one list.
+
+    Raises:
+        TypeError: a codec belongs to another keyword, or there is not one serializer.
+    """
+    parts = {"compressors": "zstd", **given}
+    chain: list[NamedConfig] = []
+    for name in _PARTS:
+        listed = () if parts.get(name) is None else list_codecs(parts[name], name)
+        if name == "serializer" and name in given and len(listed) != 1:
+            raise TypeError(f"{argument(name)} is one codec or 'auto', not {given[name]!r:.60}")
+        for codec in listed:
+            named = _named(codec, defaults)
+            belongs = next(part for part, kind in _PARTS.items() if issubclass(get_codec(named.name), kind))
+            if belongs != name:
+                raise TypeError(f"the codec {named.name!r} in {argument(name)} belongs in {argument(belongs)}")
+            chain.append(named)
+    return [as_json(codec) for codec in chain]
+
+
+def list_codecs(codecs: Any, name: str = "codecs") -> Sequence[CodecLike]:
+    """Return codecs as a list; a single one is a list of one. `name` is their keyword.
 
     Raises:
         TypeError: it is neither a codec nor a list.
@@ -320,7 +363,7 @@ def list_codecs(codecs: Any) -> Sequence[CodecLike]:
         return codecs
     if isinstance(codecs, str | Mapping | Codec) or hasattr(codecs, "get_config") or hasattr(codecs, "to_dict"):
         return [codecs]
-    raise TypeError(f"codecs must be a list of codecs, such as codecs=['zstd'], not {codecs!r:.60}")
+    raise TypeError(f"{name} must be a list of codecs, such as {name}=['zstd'], not {codecs!r:.60}")
 
 
 def _complete(codecs: Sequence[CodecLike], defaults: _Defaults) -> list[NamedConfig]:
@@ -333,10 +376,33 @@ def _complete(codecs: Sequence[CodecLike], defaults: _Defaults) -> list[NamedCon
 
 
 def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
+    named = named_codec(codec)
+    if isinstance(codec, Codec):
+        return named
+    configuration = dict(named.configuration)
+    # What the caller of zarr-python's `BloscCodec` has left open is shown as for elements of one byte.
+    for name in getattr(codec, "_tunable_attrs", ()) if defaults.typesize > 1 else ():
+        configuration.pop(name, None)
+    if named.name == "sharding_indexed":
+        inner = configuration.get("codecs", ["zstd"])
+        configuration["codecs"] = [as_json(each) for each in _complete(list_codecs(inner), defaults)]
+        configuration.setdefault("index_codecs", INDEX_CODECS)
+        configuration.setdefault("index_location", "end")
+    if named.name == "bytes" and not defaults.elements.configuration:
+        configuration.pop("endian", None)  # elements without a byte order
+    return NamedConfig(named.name, {**defaults.configuration(named.name), **configuration})
+
+
+def named_codec(codec: CodecLike) -> NamedConfig:
+    """Return the name of a codec and its configuration as far as it is given.
+
+    Raises:
+        TypeError, ValueError: it is not in one of the forms of a codec.
+    """
     if isinstance(codec, Codec):
         return NamedConfig(codec.name, codec.to_json())
     if isinstance(codec, str):
-        return NamedConfig(codec, defaults.configuration(codec))
+        return NamedConfig(codec)
     if hasattr(codec, "get_config"):
         codec = _from_numcodecs(codec.get_config())  # pyright: ignore[reportAttributeAccessIssue]  # hasattr, just above
     elif not isinstance(codec, Mapping) and hasattr(codec, "to_dict"):
@@ -354,13 +420,7 @@ def _named(codec: CodecLike, defaults: _Defaults) -> NamedConfig:
             raise ValueError(f"the codec {name!r} has a member {parameter!r}; did you mean 'configuration'?")
     if parameters and codec.get("configuration"):
         raise ValueError(f"the parameter {min(parameters)!r} of {name!r} belongs in its configuration")
-    configuration = dict(codec.get("configuration") or parameters)
-    if name == "sharding_indexed":
-        inner = configuration.get("codecs", ["zstd"])
-        configuration["codecs"] = [as_json(each) for each in _complete(list_codecs(inner), defaults)]
-        configuration.setdefault("index_codecs", INDEX_CODECS)
-        configuration.setdefault("index_location", "end")
-    return NamedConfig(name, {**defaults.configuration(name), **configuration})
+    return NamedConfig(name, dict(codec.get("configuration") or parameters))
 
 
 def _from_numcodecs(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from aiozarr.common.formatting import argument
 from aiozarr.engine import Engine, run
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.casting import convert_values, is_large_cast
-from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecsLike, ShardsLike
-from aiozarr.hierarchy.new_metadata_v2 import CompressorLike, FiltersLike, new_v1_array, new_v2_array
+from aiozarr.hierarchy.new_array_layout import ChunksLike, CodecLike, CodecsLike, ShardsLike
+from aiozarr.hierarchy.new_metadata_v2 import CompressorLike, new_v1_array, new_v2_array
 from aiozarr.hierarchy.new_metadata_v3 import KeyEncodingLike, TransformerLike, check_shape, new_v3_array
 from aiozarr.hierarchy.node_access import NodeMetadata, check_format
 from aiozarr.hierarchy.opening import unknown_keyword_error
@@ -34,7 +34,9 @@ class ArrayOptions(TypedDict, total=False):
     attributes: Mapping[str, Any] | None
     chunk_key_encoding: KeyEncodingLike
     storage_transformers: Iterable[TransformerLike]
-    filters: FiltersLike
+    filters: CodecsLike | None
+    serializer: CodecLike
+    compressors: CodecsLike | None
     compressor: CompressorLike
     dimension_separator: Literal[".", "/"] | None
 
@@ -46,16 +48,16 @@ class AnyFormatOptions(ArrayOptions, total=False):
     compression_opts: Any
 
 
+_COMPRESSIONS = ("codecs", "filters", "serializer", "compressors", "compressor", "compression")
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(AnyFormatOptions.__annotations__),
-    **dict.fromkeys(("chunks", "codecs", "filters", "compressor", "compression"), "auto"),
+    **dict.fromkeys(("chunks", *_COMPRESSIONS), "auto"),
     "order": "C",
     "storage_transformers": (),
 }
 """The defaults of these keywords."""
 F = TypeVar("F", bound=Callable[..., Any])
 
-_COMPRESSIONS = ("codecs", "filters", "compressor", "compression", "compression_opts")
 _MAKERS: dict[int, Any] = {3: new_v3_array, 2: new_v2_array, 1: new_v1_array}
 _SUPPORTED = {number: [*signature(maker).parameters] for number, maker in _MAKERS.items()}
 
@@ -100,10 +102,10 @@ def new_array_metadata(zarr_format: int, options: Mapping[str, Any], function: s
     for name, value in options.items():
         if name not in supported and not _is_default(name, value):
             formats = [str(number) for number, names in _SUPPORTED.items() if name in names]
-            hint = {3: "; codecs= has the compression", 2: "; compressor= has it"}.get(zarr_format, "")
+            hint = f"; use {'compressors' if 'compressors' in supported else 'compression'}= instead"
             raise TypeError(
-                f"{argument(name)} is for format {' or '.join(formats)}, not for format {zarr_format}"
-                f"{hint if name in _COMPRESSIONS else ''}"
+                f"{argument(name)} is an option of format {' or '.join(formats)}, not of format {zarr_format}"
+                f"{'' if name == 'serializer' or name not in (*_COMPRESSIONS, 'compression_opts') else hint}"
             )
     given = DEFAULTS | dict(options)
     metadata: ArrayMetadata = _MAKERS[zarr_format](**{name: given[name] for name in supported})

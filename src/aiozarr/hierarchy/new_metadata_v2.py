@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aiozarr.common.formatting import argument
 from aiozarr.errors import InvalidMetadataError, UnsupportedMetadataError
 from aiozarr.hierarchy.attributes import checked_attributes
-from aiozarr.hierarchy.new_array_layout import ChunksLike, resolve_chunks
+from aiozarr.hierarchy.new_array_layout import (
+    ChunksLike,
+    CodecsLike,
+    is_auto_codecs,
+    list_codecs,
+    named_codec,
+    resolve_chunks,
+)
 from aiozarr.hierarchy.new_metadata_v3 import DataTypeLike, check_shape, resolve_dtype, resolve_fill_value
 from aiozarr.metadata.data_type import DataType, find_data_type
 from aiozarr.metadata.format_rules import rules_of
 from aiozarr.metadata.formats import parse_node, render_node
+from aiozarr.metadata.other_format import numcodecs_configuration
 from aiozarr.metadata.records import ArrayMetadata
 from aiozarr.metadata.v2_dtype import parse_dtype
 
 CompressorLike: TypeAlias = Literal["auto"] | Mapping[str, Any] | Any | None
 """A configuration of numcodecs, such as `{"id": "zlib", "level": 1}`, one of its codecs, "auto", or None for none."""
-FiltersLike: TypeAlias = Literal["auto"] | Sequence[Mapping[str, Any] | Any] | None
-"""Filters in the order of encoding, each as a compressor is given."""
-
 # The default compressor of zarr-python 2.
 BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
 # The options that a format 1 document must contain, by the name of the compression.
@@ -47,16 +53,15 @@ def new_v2_array(
     order: Literal["C", "F"],
     dimension_names: Iterable[str | None] | None,
     attributes: Mapping[str, Any] | None,
-    filters: FiltersLike,
+    filters: CodecsLike | None,
     compressor: CompressorLike,
+    compressors: CodecsLike | None,
     dimension_separator: Literal[".", "/"] | None,
 ) -> ArrayMetadata:
     """Return the metadata of a new array of format 2; arguments and errors are the same as for `create_array`."""
     encoded, implied = encode_dtype(dtype)
     members, lengths = _members(shape, encoded, chunks, order)
-    chain = implied if isinstance(filters, str) else [codec_configuration(each) for each in filters or ()]
-    if isinstance(filters, str) and filters != "auto":
-        raise ValueError(f"filters must be 'auto', None or a list, not {filters!r}")
+    chain = implied if is_auto_codecs(filters) else _configurations(filters, "filters")
     if encoded == "|O" and not chain:
         raise ValueError("the first filter of an object array must be an object codec, such as {'id': 'vlen-utf8'}")
     separator = "." if dimension_separator is None else dimension_separator
@@ -65,7 +70,7 @@ def new_v2_array(
     members |= {
         "zarr_format": 2,
         "dtype": encoded,
-        "compressor": _compressor(compressor),
+        "compressor": _compressor(compressor, compressors),
         "filters": chain or None,
         "dimension_separator": separator,
     }
@@ -129,14 +134,14 @@ def codec_configuration(codec: Any) -> dict[str, Any]:
     """Return the configuration, with its `id`, of a compressor or filter.
 
     Raises:
-        TypeError: it is not a mapping with an `id` or a codec of numcodecs.
+        TypeError: it is not a name, a mapping, a codec of numcodecs or one of format 3.
     """
-    found = codec if isinstance(codec, Mapping) else getattr(codec, "get_config", lambda: None)()
-    if not isinstance(found, Mapping) or not isinstance(found.get("id"), str):
-        raise TypeError(
-            f"a compressor or filter must be a mapping with an 'id' or a numcodecs codec, not {type(codec).__name__}"
-        )
-    return dict(found)
+    found = codec.get_config() if hasattr(codec, "get_config") else codec
+    if isinstance(found, str):
+        return _default_configuration(found)
+    if isinstance(found, Mapping) and "name" not in found and not isinstance(found.get("id"), str):
+        raise TypeError(f"the configuration of a compressor or filter needs an 'id', unlike {dict(found)!r:.60}")
+    return dict(found) if isinstance(found, Mapping) and "id" in found else numcodecs_configuration(named_codec(found))
 
 
 # --- helpers -----------------------------------------------------------------------------------------------------
@@ -185,14 +190,29 @@ def _encode_field(name: str, dtype: np.dtype[Any]) -> list[Any]:
     return [name, _encode(base), list(shape)] if shape else [name, _encode(base)]
 
 
-def _compressor(given: CompressorLike) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given != "auto":
-            raise ValueError(f"compressor must be 'auto', None, a mapping or a numcodecs codec, not {given!r}")
-        return dict(BLOSC)
-    return codec_configuration(given)
+def _compressor(given: CompressorLike, several: CodecsLike | None) -> dict[str, Any] | None:
+    """Return the configuration of the compressor, which `compressor` or `several`, that is `compressors`, describes."""
+    if is_auto_codecs(several):
+        return dict(BLOSC) if is_auto_codecs(given) else None if given is None else codec_configuration(given)
+    if not is_auto_codecs(given):
+        raise TypeError(f"{argument('compressor')} and {argument('compressors')} mean the same; leave out one of them")
+    listed = _configurations(several, "compressors")
+    if len(listed) > 1:
+        raise TypeError(f"format 2 allows one compressor; move the codecs before it to {argument('filters')}")
+    return listed[0] if listed else None
+
+
+def _configurations(codecs: CodecsLike | None, name: str) -> list[dict[str, Any]]:
+    return [] if codecs is None else [codec_configuration(each) for each in list_codecs(codecs, name)]
+
+
+def _default_configuration(name: str) -> dict[str, Any]:
+    import numcodecs
+
+    try:
+        return dict(numcodecs.get_codec({"id": name}).get_config())
+    except (ValueError, TypeError):  # unknown, or it needs parameters: parsing the document back says which
+        return {"id": name}
 
 
 def _names(names: Iterable[str | None], ndim: int, present: Any) -> list[str]:

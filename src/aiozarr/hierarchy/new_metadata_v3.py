@@ -15,6 +15,7 @@ from aiozarr.errors import LimitError
 from aiozarr.hierarchy.attributes import checked_attributes
 from aiozarr.hierarchy.new_array_layout import (
     ChunksLike,
+    CodecLike,
     CodecsLike,
     ShardsLike,
     codec_chain,
@@ -50,6 +51,9 @@ def new_v3_array(
     chunks: ChunksLike = "auto",
     shards: ShardsLike = None,
     codecs: CodecsLike = "auto",
+    filters: CodecsLike | None = "auto",
+    serializer: CodecLike = "auto",
+    compressors: CodecsLike | None = "auto",
     fill_value: ArrayLike | None = None,
     order: Literal["C", "F"] = "C",
     dimension_names: Iterable[str | None] | None = None,
@@ -67,7 +71,8 @@ def new_v3_array(
     data_type, big_endian = resolve_dtype(dtype)
     chunking = resolve_chunking(lengths, chunks, shards, data_type.dtype.itemsize)
     fill = resolve_fill_value(fill_value, data_type)
-    chain = codec_chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian)
+    parts = {"filters": filters, "serializer": serializer, "compressors": compressors}
+    chain = codec_chain(codecs, data_type, order=order, ndim=len(lengths), big_endian=big_endian, parts=parts)
     if chunking.inner is not None:
         chain = [sharding(chunking.inner, chain, chunking.index_location)]
     spec = ArraySpec(chunking.outer, data_type.dtype, fill)

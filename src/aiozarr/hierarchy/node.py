@@ -32,7 +32,7 @@ M = TypeVar("M", ArrayMetadata, GroupMetadata)
 
 
 class HandleOptions(NamedTuple):
-    """The options of a handle besides its location and metadata.
+    """The options of a handle, without its location and metadata.
 
     Attributes:
         settings: settings of its reads and writes.
@@ -253,7 +253,7 @@ class Node(ABC, Generic[M]):
         """Return `metadata` if they are of this node's kind, else raise `NodeTypeError`."""
 
     def _mark_stored(self) -> None:
-        """Record that the stored document is that of this handle."""
+        """Record that the stored document is equal to this handle's."""
 
     def _set_metadata(self, metadata: M) -> None:
         self._metadata = metadata
@@ -281,6 +281,6 @@ def check_store_writable(store: Store) -> None:
 
 
 def wrong_kind_error(url: str, path: str, metadata: NodeMetadata) -> NodeTypeError:
-    """Return the error of a node that is an array in place of a group, or a group in place of an array."""
+    """Return the error of a node that is an array instead of a group, or a group instead of an array."""
     found, expected = ("an array", "a group") if isinstance(metadata, ArrayMetadata) else ("a group", "an array")
     return NodeTypeError(f"{url} is {found}, not {expected}", url=url, path=path)

@@ -117,7 +117,8 @@ def unknown_keyword_error(function: str, name: str, known: Iterable[str]) -> Typ
     return TypeError(f"{function} has no keyword {name!r}{hint and f'; {hint}'}")
 
 
-MODES = ("r", "r+", "a", "w", "w-", "x")
+# Paths that are probably meant as a mode. `x` is a common name of a coordinate.
+LIKELY_MODES = ("r", "a", "w")
 
 
 def check_no_mode(path: object) -> None:
@@ -171,7 +172,7 @@ async def missing_node_error(
             hints.append(f"an unfinished {unfinished} is stored there: {again}")
         elif nearest:
             hints.append(nearest)
-        if may_be_mode and access.path in MODES:
+        if may_be_mode and access.path in LIKELY_MODES:
             hints.append(f"{name!r} is a path here: a mode is given as mode={name!r}")
     if not hints and not access.path:
         root = _local_root(access)

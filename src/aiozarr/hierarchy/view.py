@@ -86,7 +86,7 @@ class View(UnreadValues):
         self._transform = transform
         # numpy returns a scalar if integers alone select one element, and a 0-d array after `...`.
         self._scalar = scalar
-        # The transform has the dimensions of the fields after those of the array.
+        # In the transform, the dimensions of the array come first, then the dimensions of the fields.
         self._fields = fields
 
     @property
@@ -158,8 +158,8 @@ class View(UnreadValues):
     def vindex(self) -> Indexer[View]:
         """Pointwise indexing: `view.vindex[i, j]` has the element `i[k], j[k]` at `k`, as numpy's index arrays.
 
-        Index arrays broadcast against each other; a mask stands for as many axes as it has. The axes that
-        they make come first, before those of slices. The cost grows with the number of points, not of chunks.
+        Index arrays broadcast against each other; a mask replaces as many axes as it has. The axes of the index arrays
+        come first, then the axes of slices. The cost grows with the number of points, not with the number of chunks.
         """
         from aiozarr.grid.advanced import select_pointwise
 
@@ -173,7 +173,7 @@ class View(UnreadValues):
         """Read the elements.
 
         Args:
-            out: a writeable array of the view's shape and dtype, of any strides and byte order, that is filled and
+            out: a writable array of the view's shape and dtype, of any strides and byte order, that is filled and
                 returned. If the read fails, its content is undefined. For a subclass only the memory is filled; a mask
                 is not changed.
             progress: called with `Progress` as chunks complete, on the calling event loop. Its exception ends the read.

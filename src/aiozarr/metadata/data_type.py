@@ -158,7 +158,7 @@ class DataType(ABC):
             UnsupportedMetadataError: no registered type stores it.
         """
         if dtype is None:
-            raise TypeError("expected a data type; numpy would turn None into float64")
+            raise TypeError("expected a data type, not None, which numpy reads as float64")
         wanted = np.dtype(dtype)
         likely = _NAME_OF_KIND.get(wanted.kind)
         for names in ((likely,) if likely else (), _registry.built_in):

@@ -77,6 +77,11 @@ def encoding_in_v2(codecs: Sequence[NamedConfig], dtype: np.dtype[Any], ndim: in
     return replace(encoding, filters=(*filters, *encoding.filters, *[_numcodec(codec) for codec in after[:-1]]))
 
 
+def numcodecs_configuration(codec: NamedConfig) -> dict[str, Any]:
+    """Return the configuration, with its `id`, of the numcodecs codec that stores as `codec` of format 3."""
+    return {"id": codec.name} if codec.name in _OBJECT_CODECS else _numcodec(_v2_codec(codec))
+
+
 # --- helpers -----------------------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ class BlockingStore(Store):
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "is_in_memory" not in vars(cls) and not {"fetch_now", "read_now"}.isdisjoint(vars(cls)):
+        if "is_in_memory" not in vars(cls) and not {"fetch_now", "_read_now"}.isdisjoint(vars(cls)):
             cls.is_in_memory = False
         for cheaper, ordinary in _CHEAPER.items():
             if cheaper not in vars(cls) and not ordinary.isdisjoint(vars(cls)):
@@ -46,7 +46,7 @@ class BlockingStore(Store):
     ) -> Value | None:
         """Do what `fetch` does, in the calling thread."""
 
-    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+    def _read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
         """Return the whole value of `key`, or None if nothing is stored, in the calling thread.
 
         A store may have a cheaper way than `fetch_now`, because neither version nor size is returned.
@@ -54,7 +54,7 @@ class BlockingStore(Store):
         value = self.fetch_now(key) if max_bytes is None else self.fetch_now(key, max_bytes=max_bytes)
         return None if value is None else value.data
 
-    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
+    def _read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
         """Read whole values one after another into `memory`, which is writable bytes.
 
         A store may have a cheaper way than one call for each. A subclass that overrides other reads gets this one.
@@ -72,7 +72,7 @@ class BlockingStore(Store):
         for key in keys:
             room = len(memory) - at
             try:
-                data = self.read_now(key, max_bytes=room) if self.has_bounded_reads else self.read_now(key)
+                data = self._read_now(key, max_bytes=room) if self.has_bounded_reads else self._read_now(key)
             except LimitError:
                 return
             if data is None:
@@ -89,7 +89,7 @@ class BlockingStore(Store):
     def set_now(self, key: str, value: Buffer, *, precondition: Precondition | None = None) -> Version:
         """Do what `set` does, in the calling thread; a blocking store always has the version that it wrote."""
 
-    def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
+    def _set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
         """Store several (key, value), each as `set_now` does without a precondition.
 
         A store may have a cheaper way than one call for each. A subclass that overrides `set_now` alone gets this one.
@@ -130,9 +130,9 @@ class BlockingStore(Store):
 
 
 _CHEAPER = {
-    "read_now": {"fetch_now"},
-    "read_values_now": {"fetch_now", "read_now"},
-    "set_values_now": {"set_now"},
+    "_read_now": {"fetch_now"},
+    "_read_values_now": {"fetch_now", "_read_now"},
+    "_set_values_now": {"set_now"},
 }
 """Methods that a store may have as a cheaper way, and those that a subclass may override instead of them."""
 

@@ -44,7 +44,7 @@ class NowaitStore(Store):
     """A store that often has an idle connection, so that a read needs neither a task nor a future."""
 
     @abstractmethod
-    def fetch_nowait(
+    def _fetch_nowait(
         self,
         key: str,
         range: ByteRange | None,
@@ -62,7 +62,7 @@ class NowaitStore(Store):
         Raises what `fetch` raises for its arguments.
         """
 
-    def preconnect(self, requests: int) -> None:
+    def _preconnect(self, requests: int) -> None:
         """Open connections for `requests` requests at once, without waiting. Must not raise.
 
         Errors are raised later, by the request that needs the connection.
@@ -96,7 +96,7 @@ class FetchIntoStore(Store):
     """A store whose responses contain size and version of the object before its bytes."""
 
     @abstractmethod
-    async def fetch_into(
+    async def _fetch_into(
         self,
         key: str,
         range: Range,
@@ -168,17 +168,17 @@ class CopyFromStore(Store):
     """A store that may have its server copy an object of another store."""
 
     @abstractmethod
-    def can_copy_from(self, source: Store) -> bool:
+    def _can_copy_from(self, source: Store) -> bool:
         """Return whether the server of this store may copy objects of `source`, because it is the server of both."""
 
     @abstractmethod
-    async def copy_from(
+    async def _copy_from(
         self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None = None
     ) -> Version | None:
         """Store the object `source_key` of `source` under `key`, whole or not at all.
 
         Args:
-            source: a store for which `can_copy_from` is true.
+            source: a store for which `_can_copy_from` is true.
             source_key: the key there.
             key: the key here.
             size: the size of the object.
@@ -209,11 +209,11 @@ class UploadStore(Store):
     """A store that accepts a large object in pieces of one request, or in parts that are separate requests."""
 
     @abstractmethod
-    def can_upload(self, nbytes: int) -> bool:
+    def _can_upload(self, nbytes: int) -> bool:
         """Return whether these methods may store an object of this size."""
 
     @abstractmethod
-    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
+    def _upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request.
 
         Args:
@@ -222,7 +222,7 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
+    async def _upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object, whole or not at all.
 
         Returns: its version.
@@ -233,7 +233,7 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def begin_parts(self, key: str) -> str:
+    async def _begin_parts(self, key: str) -> str:
         """Begin an upload in parts.
 
         Returns: its id. The parts are stored, and cost money, until they are completed or aborted.
@@ -242,14 +242,14 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def _upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         """Store the part `number`, from 0 on. It may be stored again.
 
         Raises what `upload` raises.
         """
 
     @abstractmethod
-    async def complete_parts(
+    async def _complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
         """Make an object of the parts.
@@ -260,7 +260,7 @@ class UploadStore(Store):
         """
 
     @abstractmethod
-    async def abort_parts(self, key: str, upload_id: str) -> None:
+    async def _abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts. Nothing is stored then.
 
         Raises what `upload` raises.

@@ -35,7 +35,7 @@ class Store(ABC):
     override the other primitive operations if the backend has a cheaper way. The derived operations call the primitive
     ones and are not overridden.
 
-    Every operation checks its keys (`aiozarr.model.check_key`). A store may be used from several tasks, threads and
+    Every operation checks its keys (`aiozarr.stores.check_key`). A store may be used from several tasks, threads and
     event loops at once, so resources of a loop, such as connections, are stored per loop.
     """
 
@@ -364,7 +364,7 @@ def _definer(kind: type[Store], *methods: str) -> int:
 
 def takes_max_bytes(kind: type[Store]) -> bool:
     """Return whether all reads of a class of stores have the keyword `max_bytes`."""
-    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "read_now", "fetch_nowait", "fetch_into"))
+    reads = (getattr(kind, name, None) for name in ("fetch", "fetch_now", "_read_now", "_fetch_nowait", "_fetch_into"))
     return all(read is None or _has_keyword(read, "max_bytes") for read in reads)
 
 

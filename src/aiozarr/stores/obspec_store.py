@@ -5,6 +5,7 @@ An object of obstore is replaced by aiozarr's own store if that is exactly equiv
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
@@ -44,7 +45,7 @@ from aiozarr.stores.urls import from_url
 _BUCKETS = {"S3Store": ("s3", "bucket"), "GCSStore": ("gs", "bucket"), "AzureStore": ("az", "container_name")}
 _KEY_PAIR = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
 _CREDENTIALS = frozenset(
-    {"access_key_id", "account_key", "sas_key", "service_account_key", "service_account", "bearer_token"}
+    {"access_key_id", "account_key", "sas_key", "service_account_key", "service_account", "bearer_token", "token"}
 )
 """Options of obstore, one of which must determine the credentials: without one, both libraries search on their own."""
 
@@ -86,15 +87,33 @@ def native_store(obj: object) -> Store | None:
     url = _url_of(obj)
     if kind.__name__ not in _BUCKETS or url is None or given.credential_provider is not None:
         return None
-    _, bucket = _BUCKETS[kind.__name__]
+    scheme, bucket = _BUCKETS[kind.__name__]
+    if not client_options.keys() <= {"allow_http"}:
+        return None
     options = {name: _plain(value) for name, value in given.config.items() if name != bucket}
     named = bool(_CREDENTIALS & options.keys()) or options.get("skip_signature") is True
     # Both libraries take this pair before they search elsewhere.
     if not named and not (kind.__name__ == "S3Store" and os.environ.keys() >= _KEY_PAIR):
         return None
-    if client_options:
-        options["client_options"] = client_options
-    return _opened(f"{url}/", options)
+    try:
+        return _opened(f"{url}/", _our_options(scheme, options))
+    except (TypeError, ValueError):
+        return None
+
+
+def _our_options(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a bucket of obstore under our names.
+
+    Raises:
+        TypeError, ValueError: an option has no counterpart.
+    """
+    from aiozarr.stores.azure.address import AZURE_TABLE
+    from aiozarr.stores.gcs.address import GCS_TABLE
+    from aiozarr.stores.s3.address import S3_TABLE
+
+    if "service_account_key" in options:
+        options["token"] = json.loads(options.pop("service_account_key"))
+    return {"s3": S3_TABLE, "gs": GCS_TABLE, "az": AZURE_TABLE}[scheme].from_obstore(options)
 
 
 def _opened(url: str, options: Mapping[str, Any]) -> Store | None:

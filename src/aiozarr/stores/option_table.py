@@ -1,4 +1,4 @@
-"""The names of storage options: ours, those of fsspec's file systems and of obstore, in a table per kind of store."""
+"""The names of storage options, ours and fsspec's, in a table per kind of store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from aiozarr.model import is_unicode
 Kind = Literal["text", "words", "flag", "seconds", "count", "mapping", "any"]
 """The type of a value: a str without blanks, any str, a bool, a number or an int above 0, a mapping, or any type.
 
-Seconds are also a timedelta, or a duration as obstore writes it (`"1min 30s"`)."""
+Seconds are also a timedelta."""
+
+_CLOUD_PREFIX = re.compile("(aws|azure_storage|azure|google|gcs)_")
+"""obstore and the environment have names with prefixes, such as `AWS_ACCESS_KEY_ID`."""
 
 _MAX_SECONDS = 1e9
 """About thirty years. Timers fail beyond."""
@@ -24,18 +27,6 @@ _MAX_SECONDS = 1e9
 _YES = frozenset({"true", "1", "yes", "on"})
 _TRUE = _YES | {"requester"}
 _FALSE = frozenset({"false", "0", "no", "off", ""})
-
-_SPAN = re.compile(r"(?<!\d)(\d+)\s*([A-Za-z]+)\s*")
-_UNITS = {
-    1e-9: ("nsec", "ns"),
-    1e-6: ("usec", "us"),
-    1e-3: ("millis", "msec", "ms"),
-    1: ("seconds", "second", "secs", "sec", "s"),
-    60: ("minutes", "minute", "mins", "min", "m"),
-    3600: ("hours", "hour", "hrs", "hr", "h"),
-    86400: ("days", "day", "d"),
-}
-_SECONDS_OF = {unit: seconds for seconds, units in _UNITS.items() for unit in units}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +38,10 @@ class Option:
         kind: type of its value.
         fsspec: other names that fsspec's file system has for it. It is passed on by the first of them, or by our name
             if there is none. A name with dots is a member of mappings: `client_kwargs.verify`.
-        obstore: other names that obstore has for it, without the prefix of the cloud.
+        obstore: other names that obstore has for it, without the prefix of the cloud. They are unknown here, and the
+            error suggests our name. Options of stores of obstore are translated by them.
         ours_only: True if fsspec's file system has no such option.
-        spelled: our values with those of fsspec's file system, if they differ.
+        spelled: our values with the values of fsspec's file system, if they differ.
         about: one line of the documentation.
     """
 
@@ -63,7 +55,7 @@ class Option:
 
 
 def option(kind: Kind = "text", *, default: Any = None, shown: bool = True, **how: Any) -> Any:
-    """Return the field of a record of given options for one `Option`, whose name is that of the field.
+    """Return the field of a record of given options for one `Option`, which has the name of the field.
 
     Args:
         kind: type of its value.
@@ -84,11 +76,9 @@ def options_of(record: type[Any]) -> tuple[Option, ...]:
 
 _WITHOUT_EFFECT = (
     "asynchronous batch_size default_block_size default_cache_type default_fill_cache listings_expiry_time loop "
-    "max_paths skip_instance_cache use_listings_cache "
-    "allow_http http1_only pool_idle_timeout pool_max_idle_per_host randomize_addresses retry_config user_agent"
+    "max_paths skip_instance_cache use_listings_cache"
 )
-"""Options of fsspec's file systems for caches, block sizes and loops, which a store does not have, and of obstore's
-HTTP client for connections and retries, which the store and `Settings` decide."""
+"""Options of fsspec's file systems for caches, block sizes and loops, which a store does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +88,12 @@ class OptionTable:
     Attributes:
         store: its name in messages, as in "an S3 store".
         options: all options, in the order of messages.
-        prefixes: prefixes that names may have, as obstore's `aws_`.
-        nested: options of fsspec's file system or of obstore's stores that are mappings of further options.
-        without_effect: further options of fsspec's file system and of obstore's store that are accepted and ignored,
-            with blanks between them.
+        nested: options of fsspec's file system that are mappings of further options.
+        without_effect: further options of fsspec's file system that are accepted and ignored, with blanks between them.
     """
 
     store: str
     options: tuple[Option, ...]
-    prefixes: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
     without_effect: str = ""
 
@@ -121,9 +108,9 @@ class OptionTable:
         ignored = self.ignored
         found: dict[str, Any] = {}
         for name, value in self._flat(given, by_name.keys() | ignored):
-            option = by_name.get(name) or by_name.get(self._plain(name))
+            option = by_name.get(name)
             if option is None:
-                if name in ignored or self._plain(name) in ignored:
+                if name in ignored:
                     continue
                 raise self._unknown(name)
             value = _in_our_spelling(option, value)
@@ -136,7 +123,7 @@ class OptionTable:
         return found
 
     def to_fsspec(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `given` with our and obstore's options under the names of fsspec's file system.
+        """Return `given` with our options under the names of fsspec's file system.
 
         Other options are passed on unchanged, because the file system may know them.
 
@@ -149,9 +136,7 @@ class OptionTable:
         native: dict[str, Any] = {}
         ours: dict[str, Any] = {}
         for name, value in given.items():
-            option = (
-                None if name in theirs or name in self.nested else by_name.get(name) or by_name.get(self._plain(name))
-            )
+            option = None if name in theirs or name in self.nested else by_name.get(name)
             if option is None:
                 native[name] = value
             elif option.ours_only:
@@ -164,10 +149,20 @@ class OptionTable:
             _insert(native, name, value, name)
         return native
 
+    def from_obstore(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a store of obstore under our names.
+
+        Raises:
+            TypeError: an option has no counterpart.
+        """
+        by_name = {name: option.name for option in self.options for name in (option.name, *option.obstore)}
+        if unknown := given.keys() - by_name.keys():
+            raise self._unknown(min(unknown))
+        return {by_name[name]: value for name, value in given.items()}
+
     def knows(self, name: str) -> bool:
-        """Return whether `name` is a name of ours, of fsspec or of obstore."""
-        by_name = self._by_name()
-        return name in self.nested or name in by_name or self._plain(name) in by_name
+        """Return whether `name` is a name of ours or of fsspec."""
+        return name in self.nested or name in self._by_name()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -180,15 +175,7 @@ class OptionTable:
         return frozenset(f"{_WITHOUT_EFFECT} {self.without_effect}".split())
 
     def _by_name(self) -> dict[str, Option]:
-        return {name: option for option in self.options for name in (option.name, *option.fsspec, *option.obstore)}
-
-    def _plain(self, name: str) -> str:
-        """Return a name of obstore in lower case and without prefix."""
-        plain = name.lower()
-        for prefix in self.prefixes:
-            if plain.startswith(prefix):
-                return plain.removeprefix(prefix)
-        return plain
+        return {name: option for option in self.options for name in (option.name, *option.fsspec)}
 
     def _flat(self, given: Mapping[str, Any], known: frozenset[str] | set[str]) -> Iterator[tuple[str, Any]]:
         """Iterate over the options, and over the members of those that are mappings of options."""
@@ -208,7 +195,9 @@ class OptionTable:
                 raise TypeError(f"the storage option {name!r} must be a mapping")
 
     def _unknown(self, name: str) -> TypeError:
-        remedy = did_you_mean(name, self.names, "the reference of storage options lists all")
+        plain = _CLOUD_PREFIX.sub("", name.lower())
+        same = (option.name for option in self.options if plain in (option.name, *option.obstore))
+        remedy = did_you_mean(next(same, name), self.names, "the reference of storage options lists all")
         return TypeError(f"unknown storage option {name!r} for {self.store}; {remedy}")
 
 
@@ -281,9 +270,6 @@ def is_set(environ: Mapping[str, str], name: str) -> bool:
 def _as_seconds(name: str, value: object) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    elif isinstance(value, str) and re.fullmatch(f"(?:{_SPAN.pattern})+", value):
-        spans = _SPAN.findall(value)
-        value = sum(int(number) * _SECONDS_OF.get(unit, 0) for number, unit in spans)
     value = value if isinstance(value, bool) or not isinstance(value, Real) else float(value)
     return _checks.number(value, name, "a number of seconds above 0", lambda seconds: 0 < seconds < _MAX_SECONDS)
 

@@ -39,8 +39,8 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     result is a `CacheStore` of at most 10 GiB, which validates each cached value by one request. The file systems of
     fsspec have no versions of values, so they need a `CacheStore` with a `max_age` instead.
 
-    With `zip::` the options are those of the store that contains the archive. Options under the name of a protocol, as
-    in fsspec's chains, are those of that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
+    With `zip::` the options apply to the store that contains the archive. Options under the name of a protocol apply to
+    that link, as in fsspec's chains: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
         UnknownSchemeError: no store opens such URLs, or they name a cache of fsspec (also a `ValueError`).

@@ -93,7 +93,7 @@ class Array(UnreadValues, Node[AsyncArray]):
         return View(self, self._async[selection]).read()
 
     def __setitem__(self, selection: BasicSelection | FieldSelection, values: ArrayLike) -> None:
-        """Write values to a selection; errors are those of `aiozarr.View.write`."""
+        """Write values to a selection; errors are the same as for `aiozarr.View.write`."""
         View(self, self._async[selection]).write(values)
 
     @property
@@ -125,7 +125,7 @@ class Array(UnreadValues, Node[AsyncArray]):
     info = blocking_method(AsyncArray.info, unchanged)
 
     def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
-        """Append `values` along `axis` and return the new shape; errors are those of `aiozarr.Array.append`."""
+        """Append `values` along `axis` and return the new shape; errors are the same as for `aiozarr.Array.append`."""
         from aiozarr.hierarchy.casting import convert_values, is_large_cast
 
         if not is_large_cast(values, self.dtype):
@@ -183,7 +183,7 @@ class ArrayIndexer:
     def __setitem__(self, selection: ArraySelection, values: ArrayLike) -> None:
         """Write values to a selection. If it repeats an element, the last value is stored.
 
-        Errors are those of `aiozarr.View.write`.
+        Errors are the same as for `aiozarr.View.write`.
         """
         self._select(selection).write(values)
 
@@ -272,7 +272,7 @@ class View(UnreadValues):
     probe = blocking_method(AsyncView.probe, unchanged)
 
     def stream(self, prefetch: int | None = None) -> Iterator[tuple[Region, AnyArray]]:
-        """Iterate over the blocks of the view as they complete; arguments are those of `aiozarr.View.stream`."""
+        """Iterate over the blocks of the view as they complete; arguments are the same as for `aiozarr.View.stream`."""
         return iterate(self._async.stream(prefetch), unchanged)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
@@ -283,7 +283,7 @@ class View(UnreadValues):
 
 
 def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
-    """Return the elements for numpy's array protocol, as a 0-d array if there are no axes.
+    """Return the elements for numpy's array protocol, as a 0-d array if the view has no axes.
 
     Raises:
         ValueError: `copy` is False, and reading always copies.

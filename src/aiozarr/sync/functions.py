@@ -1,4 +1,4 @@
-"""The blocking twins of the coroutines that create, check, read and copy."""
+"""The blocking forms of the coroutines that create, check, read and copy."""
 
 from __future__ import annotations
 

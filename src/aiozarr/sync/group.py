@@ -19,16 +19,17 @@ D = TypeVar("D")
 
 
 class Group(Node[AsyncGroup]):
-    """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` erases.
+    """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` deletes.
 
-    Reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and `len` are
-    those of a dict, each after a listing. A missing child is a `NodeNotFoundError` that is also a `KeyError`.
+    A group reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and
+    `len` work as in a dict. All but `get` list the store. A missing child is a `NodeNotFoundError` that is also a
+    `KeyError`.
     """
 
     metadata = Forwarded(AsyncGroup, lambda group: group.metadata)
 
     def __getitem__(self, name: str) -> AnyNode:
-        """Open the node `name`, such as `"a"` or `"a/b"`; errors are those of `aiozarr.Group.open`."""
+        """Open the node `name`, such as `"a"` or `"a/b"`; errors are the same as for `aiozarr.Group.open`."""
         node = current_child(self._async, name)
         return self.open(name) if node is None else wrap_node(node)
 
@@ -39,7 +40,7 @@ class Group(Node[AsyncGroup]):
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the children, also of those whose documents cannot be read."""
+        """Iterate over the names of the children. A child whose document cannot be read is included."""
         return (found.name for found in self._listed(0))
 
     def __len__(self) -> int:
@@ -57,7 +58,7 @@ class Group(Node[AsyncGroup]):
             raise TypeError(f"{name!r} is not assigned to; group.create_array({name!r}, data=values) creates an array")
 
     def __delitem__(self, name: str) -> None:
-        """Erase the node `name` and everything below it; errors are those of `aiozarr.Group.delete`."""
+        """Delete the node `name` and everything below it; errors are the same as for `aiozarr.Group.delete`."""
         self.delete(name)
 
     def keys(self) -> list[str]:

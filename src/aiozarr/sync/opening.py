@@ -1,4 +1,4 @@
-"""The blocking twins of the coroutines that open."""
+"""The blocking forms of the coroutines that open."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class TensorView:
         return self._async.spec(minimal_spec=minimal_spec)
 
     def __getitem__(self, selection: Any) -> TensorView:
-        """Return the view of a selection, without I/O; errors are those of `aiozarr.driver.TensorView`."""
+        """Return the view of a selection, without I/O; errors are the same as for `aiozarr.driver.TensorView`."""
         return TensorView(self._async[selection])
 
     @property

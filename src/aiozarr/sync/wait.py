@@ -85,7 +85,7 @@ def blocking_method(
 class Forwarded(property, Generic[T]):
     """A property of an asynchronous object, for the blocking class that has the object in `_async`.
 
-    Its name and documentation are those of the asynchronous class.
+    Its name and documentation come from the asynchronous class.
 
     Args:
         twin: the asynchronous class.

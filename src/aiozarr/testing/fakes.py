@@ -92,7 +92,7 @@ class FakeStore(_CountedCalls, NowaitStore):
     """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
 
     Attributes:
-        sends_nowait: Whether `fetch_nowait` sends reads without a task, as a store with an idle connection does.
+        sends_nowait: Whether `_fetch_nowait` sends reads without a task, as a store with an idle connection does.
         calls: every call, in the order in which they started.
         in_flight, max_in_flight: the current and the highest number of unfinished calls.
         faults: the plan of faults; may be replaced at any time.
@@ -151,7 +151,7 @@ class FakeStore(_CountedCalls, NowaitStore):
             await at_work.transfer(memoryview(value.data).nbytes)
             return value
 
-    def fetch_nowait(
+    def _fetch_nowait(
         self,
         key: str,
         range: ByteRange | None,

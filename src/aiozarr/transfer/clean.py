@@ -149,7 +149,7 @@ async def _clean_objects(scheduled: ScheduledStore, *, delete: bool) -> list[Lef
     if delete and found:
         if isinstance(store, UploadStore):
             for key, upload_id in uploads:
-                await store.abort_parts(key, upload_id)
+                await store._abort_parts(key, upload_id)
         await scheduled.erase_values(list(found))
     return list(found.values())
 

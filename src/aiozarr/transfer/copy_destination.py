@@ -153,7 +153,7 @@ class CopyDestination:
                 f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
             )
         if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
-            await self._store.sweep(None)
+            await self._store._sweep(None)
         found = await self._look()
         if not (found.count or rules.compares):
             self.mirror = None  # there is nothing to remove
@@ -506,7 +506,7 @@ class CopyDestination:
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
             # Temporary files of a process that was killed just before this one began were too new then.
-            await self._store.sweep(None)
+            await self._store._sweep(None)
 
     async def _store_record(self) -> None:
         documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing

@@ -80,6 +80,7 @@ def test_a_misspelled_option_gets_only_the_nearest_one() -> None:
     assert "'--workers'" in error or "--workers?" in error
     error = invoke("cp", "--dryrun", "a", "b").stderr.splitlines()[-1]
     assert re.findall(r"--[a-z-]+", error) == ["--dryrun", "--dry-run"]
+    assert "ean" not in invoke("tree", "--level", "2", "a").stderr
     error = invoke("info", "--storage-option", "anonn=true", "s3://bucket/x").stderr
     assert error == "aiozarr: unknown storage option 'anonn' for an S3 store; did you mean 'anon'?\n"
 
@@ -162,3 +163,4 @@ def test_a_message_has_the_syntax_of_the_command_line(sample: Path, tmp_path: Pa
         in invoke("cp", sample, tmp_path / "x", "--include", "x*", "--include", "y").stderr
     )
     assert "--chunks time=1 names" in invoke("convert", sample, tmp_path / "x", "--shards", "4").stderr
+    assert "--chunks (1, 2) has 2 dim" in invoke("convert", sample / "air", tmp_path / "x", "--chunks", "1,2").stderr

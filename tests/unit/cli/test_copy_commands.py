@@ -69,7 +69,7 @@ def test_cp_of_one_object_keeps_one_that_another_process_has_stored_meanwhile(
     sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = tmp_path / "new.json"
-    stat_now = LocalStore.stat_now
+    stat_now = LocalStore._stat_now
 
     def stat_before_the_other_process(store: LocalStore, key: str) -> Entry | None:
         entry = stat_now(store, key)
@@ -77,7 +77,7 @@ def test_cp_of_one_object_keeps_one_that_another_process_has_stored_meanwhile(
             new.write_text("theirs")
         return entry
 
-    monkeypatch.setattr(LocalStore, "stat_now", stat_before_the_other_process)
+    monkeypatch.setattr(LocalStore, "_stat_now", stat_before_the_other_process)
     result = invoke("cp", sample / "zarr.json", new)
     assert result.exit_code == 1
     assert "new.json; --overwrite replaces it" in result.stderr

@@ -37,7 +37,7 @@ def test_relative_paths_urls_and_json(sample: Path, monkeypatch: pytest.MonkeyPa
     ("source", "destination", "code", "words"),
     [
         ("sample.zarr/none", "sample.zarr/new", 3, "none"),
-        ("sample.zarr/air", "sample.zarr/lat", 1, "lat"),
+        ("sample.zarr/air", "sample.zarr/lat", 1, "something else is already stored at sample.zarr/lat, and mv never"),
         ("sample.zarr/air", "sample.zarr/lat/air", 1, "array"),
         ("sample.zarr/deep", "sample.zarr/deep/er", 2, "one contains the other"),
         ("sample.zarr", "sample.zarr", 2, "one contains the other"),

@@ -258,7 +258,7 @@ async def test_cached_chunks_are_revalidated_as_the_spec_says(
         return count
 
     monkeypatch.setattr(LocalStore, "fetch_now", counting("fetch", LocalStore.fetch_now))
-    monkeypatch.setattr(LocalStore, "stat_now", counting("stat", LocalStore.stat_now))
+    monkeypatch.setattr(LocalStore, "_stat_now", counting("stat", LocalStore._stat_now))
     assert (await view).sum() == 7 * 24
     assert sent == {"fetch": 4, "stat": 0}
     assert (await view).sum() == 7 * 24

@@ -33,10 +33,10 @@ class PartsStore(FakeStore, UploadStore):
         if self.errors.get(name):
             raise self.errors[name].pop(0)
 
-    def can_upload(self, nbytes: int) -> bool:
+    def _can_upload(self, nbytes: int) -> bool:
         return True
 
-    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
+    def _upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         return 10 if nbytes > 10 else None
 
     async def _read(self, body: BodyReader) -> bytes:
@@ -44,22 +44,22 @@ class PartsStore(FakeStore, UploadStore):
         await body.read_into(0, memoryview(memory))
         return bytes(memory)
 
-    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
+    async def _upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         version = self.memory.set_now(key, await self._read(body), precondition=precondition)
         await self._step("upload")
         return version
 
-    async def begin_parts(self, key: str) -> str:
+    async def _begin_parts(self, key: str) -> str:
         await self._step("begin")
         return "id"
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def _upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         assert upload_id == "id"
         self.parts[number] = await self._read(body)
         await self._step("part")
         return UploadedPart(str(number))
 
-    async def complete_parts(
+    async def _complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
         if not self.parts:
@@ -70,7 +70,7 @@ class PartsStore(FakeStore, UploadStore):
         await self._step("complete")
         return version
 
-    async def abort_parts(self, key: str, upload_id: str) -> None:
+    async def _abort_parts(self, key: str, upload_id: str) -> None:
         self.parts.clear()
         await self._step("abort")
 
@@ -113,7 +113,7 @@ async def test_a_404_of_a_proxy_does_not_prove_that_an_upload_was_completed() ->
     async def refuse(*args: object, **options: object) -> None:
         raise StoreError("a 404 that does not come from the store", status=404, retryable=True)
 
-    store.complete_parts = refuse  # type: ignore[method-assign, assignment]
+    store._complete_parts = refuse  # type: ignore[method-assign, assignment]
     with pytest.raises(StoreError, match="does not come from the store"):
         await one.scheduled(store, SETTINGS).upload("k", BytesBody(25))
 

@@ -22,9 +22,9 @@ from aiozarr.stores.zip.remote_zip import RemoteZipStore
     [
         ({}, 7, 7),
         ({"idle_timeout": 5}, 5, 7),
-        ({"client_options": {"read_timeout": "5s", "connect_timeout": "4s"}}, 5, 4),
+        ({"idle_timeout": 5, "connect_timeout": 4}, 5, 4),
         ({"https": {"idle_timeout": 5}}, 5, 7),
-        ({"https": {"client_options": {"read_timeout": 5}}, "connect_timeout": 3}, 5, 3),
+        ({"https": {"idle_timeout": 5}, "connect_timeout": 3}, 5, 3),
         ({"timeout": 5}, 5, 5),
     ],
 )

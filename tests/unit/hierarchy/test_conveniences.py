@@ -99,6 +99,9 @@ class TestModeA:
         with pytest.raises(aiozarr.NodeNotFoundError) as caught:
             await group.open("x")
         assert "given as mode" not in str(caught.value)
+        with pytest.raises(aiozarr.NodeNotFoundError) as caught:
+            await aiozarr.open_group(store, "x")
+        assert "given as mode" not in str(caught.value)
         with pytest.raises(aiozarr.NodeNotFoundError, match="'a' is a path here: a mode is given as mode='a'"):
             await aiozarr.open_group(store, "a")
 
@@ -213,7 +216,7 @@ class TestKeywords:
             await aiozarr.create_group(memory, attribute={})  # type: ignore[call-arg]
 
     async def test_of_format_2_are_refused_in_format_3(self, memory: MemoryStore) -> None:
-        with pytest.raises(TypeError, match=r"compressor goes with Zarr format 2, .*codecs="):
+        with pytest.raises(TypeError, match=r"compressor is an option of format 2, .*compressors="):
             await aiozarr.create_array(memory, shape=3, dtype="i4", compressor=None)
 
 

@@ -26,16 +26,16 @@ async def test_gcs_rewrites_objects_between_buckets() -> None:
     with GcsServer("one", "two") as server:
         source = ObjectStore("gs://one/a", **server.storage_options)
         target = ObjectStore("gs://two", **server.storage_options)
-        assert target.can_copy_from(source)
+        assert target._can_copy_from(source)
         version = await source.set("c/0 ä", b"data")
-        copied = await target.copy_from(source, "c/0 ä", "b/c/0", size=4, if_match=version)
+        copied = await target._copy_from(source, "c/0 ä", "b/c/0", size=4, if_match=version)
         value = await target.fetch("b/c/0")
         assert value is not None
         assert (bytes(value.data), value.version) == (b"data", copied)
         with pytest.raises(ChangedError):
-            await target.copy_from(source, "c/0 ä", "b/c/1", size=4, if_match=Version(generation="1"))
+            await target._copy_from(source, "c/0 ä", "b/c/1", size=4, if_match=Version(generation="1"))
         with pytest.raises(ChangedError):
-            await target.copy_from(source, "missing", "b/c/1", size=4)
+            await target._copy_from(source, "missing", "b/c/1", size=4)
         await source.aclose()
         await target.aclose()
 
@@ -56,7 +56,7 @@ async def test_a_rewrite_in_steps_is_continued_by_its_token() -> None:
     with GcsServer("one", script=script) as server:
         async with ObjectStore("gs://one", **server.storage_options) as store:
             await store.set("a", b"data")
-            await store.copy_from(store, "a", "b", size=4)
+            await store._copy_from(store, "a", "b", size=4)
             assert bytes(await store.get("b") or b"") == b"data"
     assert tokens == ["", "1", "2%2F"]
 
@@ -69,7 +69,7 @@ async def test_responses_that_are_nested_too_deeply_are_not_parsed() -> None:
         async with ObjectStore("gs://one", **server.storage_options) as store:
             await store.set("a", b"data")
             with pytest.raises(StoreError, match="copy is not valid"):
-                await store.copy_from(store, "a", "b", size=4)
+                await store._copy_from(store, "a", "b", size=4)
 
 
 # --- Azure ---------------------------------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ async def test_azure_copies_within_an_account() -> None:
 
     with FaultServer(script=script) as server:
         source, target = at(server, "az://data/root"), at(server, "az://other")
-        assert target.can_copy_from(source)
-        copied = await target.copy_from(source, "c/0 ä", "d/0", size=5, if_match=Version('"old"'))
+        assert target._can_copy_from(source)
+        copied = await target._copy_from(source, "c/0 ä", "d/0", size=5, if_match=Version('"old"'))
         assert copied == Version('"new"')
         request = seen[0]
         assert (request.method, request.key, request.body) == ("PUT", "acct/other/d/0", b"")
@@ -103,9 +103,9 @@ async def test_azure_copies_within_an_account() -> None:
         assert "sp=r&" in request.headers["x-ms-copy-source"]
         assert "sp=w&" in request.target
         with pytest.raises(ChangedError):
-            await target.copy_from(source, "c/0", "d/0", size=5, if_match=Version('"gone"'))
+            await target._copy_from(source, "c/0", "d/0", size=5, if_match=Version('"gone"'))
         with pytest.raises(UnsupportedOperationError, match="the server copies at most"):
-            await target.copy_from(source, "c/0", "d/0", size=1 << 30)
+            await target._copy_from(source, "c/0", "d/0", size=1 << 30)
         await source.aclose()
         await target.aclose()
 
@@ -119,7 +119,7 @@ async def test_a_token_authorises_the_source_of_a_copy_too() -> None:
 
     with FaultServer(script=script) as server:
         async with at(server, token="secret-token") as store:
-            await store.copy_from(store, "a", "b", size=1)
+            await store._copy_from(store, "a", "b", size=1)
     assert seen[0].headers["x-ms-copy-source-authorization"] == "Bearer secret-token"
 
 
@@ -129,16 +129,16 @@ async def test_a_token_authorises_the_source_of_a_copy_too() -> None:
 async def test_other_servers_and_credentials_do_not_copy(tmp_path: Path) -> None:
     options = {"endpoint_url": "http://127.0.0.1:9", "secret": "s", "region": "us-east-1"}
     store = ObjectStore("s3://a", key="k", **options)
-    assert store.can_copy_from(ObjectStore("s3://b/c", key="k", **options))
+    assert store._can_copy_from(ObjectStore("s3://b/c", key="k", **options))
     for other in (
         ObjectStore("s3://a", key="other", **options),
         ObjectStore("s3://a", key="k", **options | {"endpoint_url": "http://127.0.0.1:8"}),
         MemoryStore(),
         LocalStore(tmp_path),
     ):
-        assert not store.can_copy_from(other)
+        assert not store._can_copy_from(other)
     with pytest.raises(UnsupportedOperationError):
-        await store.copy_from(MemoryStore(), "a", "b", size=1)
+        await store._copy_from(MemoryStore(), "a", "b", size=1)
 
 
 async def test_a_server_that_refuses_to_copy_gets_the_bytes() -> None:

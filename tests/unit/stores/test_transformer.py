@@ -222,7 +222,7 @@ async def test_new_arrays_take_no_transformers_that_could_not_be_read(
 
 @pytest.mark.parametrize("zarr_format", [1, 2])
 async def test_older_formats_name_no_transformers(registered: None, zarr_format: int) -> None:
-    with pytest.raises(TypeError, match="storage_transformers is for format 3"):
+    with pytest.raises(TypeError, match="storage_transformers is an option of format 3"):
         await aiozarr.create_array(
             MemoryStore(), shape=2, dtype="u1", storage_transformers=["test.flip"], zarr_format=zarr_format
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.conformance_table import ContractCase, ContractTable
+from tests.support.generated_part import COMPATIBILITY, write_part
 
 
 def cases(store: str, chapter: str, outcomes: dict[str, int], reason: str = "", server: str = "moto") -> ContractTable:
@@ -16,7 +19,7 @@ def cases(store: str, chapter: str, outcomes: dict[str, int], reason: str = "", 
 
 
 def row(matrix: ContractTable) -> list[str]:
-    line = next(line for line in matrix.page().splitlines() if line.startswith("| A"))
+    line = next(line for line in matrix.part().splitlines() if line.startswith("| A"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -24,10 +27,17 @@ def test_a_cell_counts_passed_tests() -> None:
     assert row(cases("A", "reading", {"passed": 3})) == ["A", "moto 5.2", "3", "–", "–", "–", "–", "–", "–"]
 
 
-def test_a_cell_shows_the_total_if_tests_were_skipped_and_the_page_has_the_reasons() -> None:
+def test_a_cell_shows_the_total_if_tests_were_skipped_and_a_table_has_the_reasons() -> None:
     matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A does not pickle")
     assert row(matrix)[-1] == "2 of 3"
-    assert "- A on moto: 1 – A does not pickle" in matrix.page()
+    assert "| pickle: 1 | A on moto |" in matrix.part()
+
+
+def test_stores_that_lack_the_same_share_a_row_of_what_was_left_out() -> None:
+    matrix = cases("A", "listing", {"passed": 1, "skipped": 2}, "A does not support listable")
+    for outcome in ("passed", "skipped", "skipped"):
+        matrix.add(ContractCase("B", "", "", "listing", "statement"), outcome, "B does not support listable")
+    assert "| listable: 2 | A on moto; B |" in matrix.part()
 
 
 def test_a_failure_is_not_to_be_overlooked() -> None:
@@ -50,5 +60,21 @@ def test_statements_about_other_kinds_of_stores_count_as_tested(reason: str) -> 
 def test_statements_outside_of_the_suite_stand_in_a_table_of_their_own() -> None:
     matrix = cases("A", "reading", {"passed": 1})
     matrix.add(ContractCase("B", "s3rver", "3.7", "", "a range gives its own bytes or an error"), "passed")
-    assert "| a range gives its own bytes or an error | yes |" in matrix.page()
-    assert "| B |" not in matrix.page()
+    assert "| a range gives its own bytes or an error | yes |" in matrix.part()
+    assert "| B |" not in matrix.part()
+
+
+def test_a_part_of_a_page_is_replaced_and_the_rest_is_kept(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- begin: a -->\nold\n<!-- end: a -->\n\nText\n")
+    write_part(page, "a", "new\n")
+    assert page.read_text() == "# Page\n\n<!-- begin: a -->\n\nnew\n\n<!-- end: a -->\n\nText\n"
+    with pytest.raises(AssertionError, match="needs the comments"):
+        write_part(page, "b", "new\n")
+
+
+@pytest.mark.parametrize("part", ["implementations", "arrays", "stores"])
+def test_the_page_of_compatibility_has_the_parts_that_runs_write(part: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(COMPATIBILITY.read_text("utf-8"), "utf-8")
+    write_part(page, part, "new")

@@ -1,4 +1,4 @@
-"""The tables of faults name tests that exist, and their pages have the results of a run."""
+"""The tables of faults name tests that exist, and their page has the results of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import fault_table
-from tests.support.fault_table import PAGES, FaultResults, FaultRow, fault_rows, is_test, page_text
+from tests.support.fault_table import PAGE, FaultResults, FaultRow, fault_rows, is_test, page_text
 
 ROWS = [*(f"F{number:02}" for number in range(1, 81)), *(f"H{number:02}" for number in range(1, 77))]
 
@@ -35,10 +35,9 @@ def test_a_test_exists_in_its_file_or_in_the_suite_of_contracts(name: str, *, ex
     assert is_test(name) is exists
 
 
-@pytest.mark.parametrize("letter", PAGES)
-def test_the_pages_have_the_present_rows_and_a_result_of_each(letter: str) -> None:
-    text = PAGES[letter][0].read_text("utf-8")
-    assert text == page_text(letter, {}), "run: AIOZARR_WRITE_TABLE=1 make test"
+def test_the_page_has_the_present_rows_and_a_result_of_each() -> None:
+    text = PAGE.read_text("utf-8")
+    assert text == page_text({}), "run: AIOZARR_WRITE_TABLE=1 make test"
     missing = any(result in text for result in ("| not run |", "| FAILED |"))
     assert not missing, "mend the failed tests, and run: AIOZARR_WRITE_TABLE=1 make test"
 
@@ -58,16 +57,15 @@ def test_a_row_has_passed_when_all_its_tests_have() -> None:
 
 
 def test_rows_that_were_not_run_keep_their_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fault_table, "PAGES", {"F": (tmp_path / "f.md", "# Faults\n", "fault")})
+    page = tmp_path / "faults.md"
+    monkeypatch.setattr(fault_table, "PAGE", page)
     for number in ("F17", "F23", "F70"):
         results = FaultResults()
         for test in fault_rows()[number].tests:
             results.add(test, "failed" if number == "F23" else "passed")
-        assert results.write_pages() == [tmp_path / "f.md"]
+        assert results.write_page() == page
     ends = {
-        line[2:5]: line.split(" | ")[-1].removesuffix(" |")
-        for line in (tmp_path / "f.md").read_text().splitlines()
-        if "::" in line
+        line[2:5]: line.split(" | ")[-1].removesuffix(" |") for line in page.read_text().splitlines() if "::" in line
     }
     assert (ends["F17"], ends["F23"], ends["F70"], ends["F01"]) == ("passed", "FAILED", "passed", "not run")
-    assert len(ends) == 80
+    assert len(ends) == len(ROWS)

@@ -96,21 +96,21 @@ async def test_the_uploads_of_killed_copies_are_aborted_and_foreign_ones_stay(
     s3_server.create_bucket("cleaned")
     options = s3_server.storage_options
     async with ObjectStore("s3://cleaned/x", **options) as store:
-        own = await store.begin_parts("a/c/0")
+        own = await store._begin_parts("a/c/0")
         own_record = await store.list()
-        foreign = await store.begin_parts("a/c/0")
+        foreign = await store._begin_parts("a/c/0")
         await store.erase_values([key for key in await store.list() if key not in own_record])
         assert await clean("s3://cleaned/x", storage_options=options) == []
         monkeypatch.setattr(import_module("aiozarr.transfer.clean"), "MIN_AGE_SECONDS", 0)
         (found,) = await clean("s3://cleaned/x", storage_options=options)
         assert (found.kind, found.location, found.nbytes) == ("upload", "s3://cleaned/x/a/c/0", None)
-        await store.upload_part("a/c/0", own, 0, BytesBody(10))
+        await store._upload_part("a/c/0", own, 0, BytesBody(10))
         (removed,) = await clean("s3://cleaned", delete=True, storage_options=options)
         assert removed.location == found.location
         with pytest.raises(StoreError):
-            await store.upload_part("a/c/0", own, 0, BytesBody(10))
-        await store.upload_part("a/c/0", foreign, 0, BytesBody(10))
-        await store.abort_parts("a/c/0", foreign)
+            await store._upload_part("a/c/0", own, 0, BytesBody(10))
+        await store._upload_part("a/c/0", foreign, 0, BytesBody(10))
+        await store._abort_parts("a/c/0", foreign)
         assert await store.list() == []
 
 
@@ -118,12 +118,12 @@ async def test_a_finished_upload_leaves_no_record(s3_server: LocalS3, monkeypatc
     monkeypatch.setattr(bucket_client, "MAX_SINGLE_COPY_BYTES", 1)
     s3_server.create_bucket("recorded")
     async with ObjectStore("s3://recorded/x", **s3_server.storage_options) as store:
-        upload_id = await store.begin_parts("a")
+        upload_id = await store._begin_parts("a")
         assert len(await store.list()) == 1
-        part = await store.upload_part("a", upload_id, 0, BytesBody(10))
-        await store.complete_parts("a", upload_id, [part])
-        await store.copy_from(store, "a", "b", size=10)
-        await store.abort_parts("a", await store.begin_parts("a"))
+        part = await store._upload_part("a", upload_id, 0, BytesBody(10))
+        await store._complete_parts("a", upload_id, [part])
+        await store._copy_from(store, "a", "b", size=10)
+        await store._abort_parts("a", await store._begin_parts("a"))
         assert sorted(await store.list()) == ["a", "b"]
 
 

@@ -231,13 +231,13 @@ async def test_small_objects_of_a_batch_are_stored_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: Verify
 ) -> None:
     stored: list[int] = []
-    store_together = LocalStore.set_values_now
+    store_together = LocalStore._set_values_now
 
     def note(self: LocalStore, values: Sequence[tuple[str, Buffer]]) -> None:
         stored.append(len(values))
         store_together(self, values)
 
-    monkeypatch.setattr(LocalStore, "set_values_now", note)
+    monkeypatch.setattr(LocalStore, "_set_values_now", note)
     with served() as server:
         options = await fill(server)
         await aiozarr.copy("gs://b/x", tmp_path / "x", source_options=options, settings=SETTINGS, verify=verify)

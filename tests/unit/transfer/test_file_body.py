@@ -219,7 +219,7 @@ async def test_an_md5_of_the_server_saves_reading_back(tmp_path: Path, s3_server
 async def test_a_cancelled_copy_closes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     opened: list[StoredFile] = []
     begun = threading.Event()
-    open_value = LocalStore.open_value
+    open_value = LocalStore._open_value
 
     def note(self: LocalStore, key: str) -> StoredFile | None:
         reader = open_value(self, key)
@@ -229,7 +229,7 @@ async def test_a_cancelled_copy_closes_its_files(tmp_path: Path, monkeypatch: py
             begun.set()
         return reader
 
-    monkeypatch.setattr(LocalStore, "open_value", note)
+    monkeypatch.setattr(LocalStore, "_open_value", note)
     on_read(monkeypatch, lambda reader, start, memory: begun.set())
 
     def stall(request: Request, usual: Reply) -> Reply:
@@ -271,6 +271,6 @@ async def test_a_cloud_that_takes_whole_values_only_gets_them(tmp_path: Path, mo
     on_read(monkeypatch, refuse)
     with GcsServer("b") as server:
         async with ObjectStore("gs://b/x", **server.storage_options) as target:
-            assert not target.can_upload(1)
+            assert not target._can_upload(1)
             await aiozarr.copy(fill(tmp_path, LARGE), target)
             assert {entry.key: bytes(await target.get(entry.key) or b"") async for entry in target.scan()} == LARGE

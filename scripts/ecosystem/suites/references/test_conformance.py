@@ -25,8 +25,7 @@ from zarr.core.buffer import cpu
 from aiozarr.errors import AiozarrError
 from aiozarr.integrations.icechunk import from_session
 from aiozarr.integrations.virtualizarr import from_manifest_store
-from aiozarr.model import Entry, check_key, check_prefix
-from aiozarr.stores import Store, Supports, from_references
+from aiozarr.stores import Entry, Store, Supports, check_key, check_prefix, from_references
 from aiozarr.testing.conformance import StoreConformance
 
 CHUNKS = 2000

@@ -181,14 +181,14 @@ class CopyFacts:
             policy,
             part_bytes=min(settings.max_request_bytes, MAX_PART_BYTES),
             is_observed=settings.on_event is not None,
-            copies_on_server=isinstance(destination, CopyFromStore) and destination.can_copy_from(source),
+            copies_on_server=isinstance(destination, CopyFromStore) and destination._can_copy_from(source),
             reads_files=isinstance(source, LocalStore),
             blocks=isinstance(source, BlockingStore),
             sends_nowait=isinstance(source, NowaitStore),
             pins_versions=source.supports.partial_reads and source.supports.conditional_reads,
             writes_files=isinstance(destination, LocalStore),
             blocks_writer=isinstance(destination, BlockingStore),
-            can_upload=destination.can_upload if isinstance(destination, UploadStore) else None,
+            can_upload=destination._can_upload if isinstance(destination, UploadStore) else None,
         )
 
 

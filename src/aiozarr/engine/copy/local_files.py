@@ -37,7 +37,7 @@ def store_now(
     if len(values) > 1 and verify != "checksum":
         # After an error each is stored by itself, and has its own outcome.
         with suppress(Exception):
-            destination.set_values_now(values)
+            destination._set_values_now(values)
             return [None] * len(values)
     errors: list[Exception | None] = []
     for key, data in values:
@@ -71,7 +71,7 @@ async def open_body(engine: Engine, source: LocalStore, key: str) -> AsyncIterat
     opened: list[StoredFile | None] = []
     try:
         # A cancellation waits for the worker: the file is then closed, too.
-        await engine.run_in_worker(lambda: opened.append(source.open_value(key)), FILE_WORK_BYTES)
+        await engine.run_in_worker(lambda: opened.append(source._open_value(key)), FILE_WORK_BYTES)
         file = opened[0]
         yield None if file is None else FileBody(engine, file, 0, file.size)
     finally:
@@ -147,7 +147,7 @@ async def new_file(
     created: list[FileTarget] = []
 
     def create() -> None:
-        created.append(FileTarget(engine, destination.begin_file(key, size), buffers))
+        created.append(FileTarget(engine, destination._begin_file(key, size), buffers))
 
     try:
         # A cancellation waits for the worker: the file is then removed, too.

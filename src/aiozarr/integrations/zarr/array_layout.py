@@ -91,10 +91,10 @@ def settings_of(configured: Mapping[str, Any] | None) -> Settings:
         configured = {}
     if not isinstance(configured, Mapping):
         raise TypeError(f"`aiozarr` in zarr-python's configuration has settings below it, and is not {configured!r}")
-    known = [f"aiozarr.{each.name}" for each in fields(Settings)]
+    known = [each.name for each in fields(Settings)]
     for name in configured:
-        if f"aiozarr.{name}" not in known:
-            hint = did_you_mean(f"aiozarr.{name}", known, "it has the fields of aiozarr.Settings")
+        if name not in known:
+            hint = did_you_mean(name, known, "it has the fields of aiozarr.Settings")
             raise TypeError(f"unknown setting 'aiozarr.{name}' in zarr-python's configuration; {hint}")
     # The environment and files of the configuration have lists where settings have tuples.
     values = {name: tuple(each) if isinstance(each, list) else each for name, each in configured.items()}

@@ -24,20 +24,25 @@ class AzureOptions:
         account_name: the storage account.
         account_key: a key of the account.
         sas_token: a shared access signature, sent as the query of every request.
-        connection_string: account and credentials as a connection string of Azure.
-        credential: a credential of Azure's packages: an account key, a signature, or an object with `get_token`.
+        connection_string: account and credentials in one text, as the portal shows it.
+        credential: an account key, a shared access signature, or an object with `get_token`.
         token: a bearer token.
-        tenant_id, client_id, client_secret: a service principal.
-        federated_token_file, authority_host: a workload identity's token, and the authority that exchanges it.
-        object_id, msi_resource_id: a managed identity other than the machine's own.
+        tenant_id: the tenant of a service principal or a workload identity.
+        client_id: the client of a service principal, a workload identity or a managed identity.
+        client_secret: the secret of a service principal; needs `tenant_id` and `client_id`.
+        federated_token_file: the file with the token of a workload identity.
+        authority_host: the authority that issues tokens, for sovereign clouds.
+        object_id: a managed identity, by its object.
+        msi_resource_id: a managed identity, by its resource.
         use_azure_cli: use the login of the Azure CLI.
-        anon: send unsigned requests, to public containers.
+        anon: send unsigned requests, for public containers.
         endpoint_url: the URL of the account's blobs, if it is not `https://ACCOUNT.blob.core.windows.net`.
-        account_host: the host of that URL.
-        use_emulator: the account is the one of the emulator on this machine.
-        location_mode: `primary`, or `secondary` to read from the account's second region.
-        container_name: the container; it must be the URL's.
-        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+        account_host: the host of that URL, instead of the URL.
+        use_emulator: connect to the emulator on this machine.
+        location_mode: `secondary` reads from the account's second region; `primary` is the default.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     account_name: str | None = option()
@@ -59,7 +64,6 @@ class AzureOptions:
     account_host: str | None = option()
     use_emulator: bool | None = option("flag", ours_only=True)
     location_mode: str | None = option()
-    container_name: str | None = option(ours_only=True)
     max_connections: int | None = option("count", ours_only=True)
     idle_timeout: float | None = option("seconds", fsspec=("read_timeout",))
     connect_timeout: float | None = option("seconds", fsspec=("connection_timeout",))
@@ -68,8 +72,6 @@ class AzureOptions:
 AZURE_TABLE = OptionTable(
     store="an Azure store",
     options=options_of(AzureOptions),
-    prefixes=("azure_storage_", "azure_"),
-    nested=("config", "client_options"),
     without_effect="assume_container_exists blocksize max_concurrency socket_timeout timeout",
 )
 
@@ -300,8 +302,6 @@ def find_endpoint(url: AzureUrl, options: AzureOptions, environ: Mapping[str, st
     Raises:
         ValueError: no account is named, or URL and options name different ones.
     """
-    if options.container_name not in (None, url.container):
-        raise ValueError("URL and storage options name different containers")
     text = options.connection_string
     given = ConnectionString() if text is None else parse_connection_string(text)
     named = options.endpoint_url or (options.account_host and f"https://{options.account_host}")

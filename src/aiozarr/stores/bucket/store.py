@@ -41,7 +41,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
         Args:
             url: `s3://bucket/prefix`; the prefix is used unchanged, without percent-encoding.
-            storage_options: see "Storage options" in the documentation; fsspec's and obstore's names are known too.
+            storage_options: see "Storage options" in the documentation; fsspec's names are known too.
                 Missing ones are found as by the cloud's own tools: in environment, profiles, roles.
 
         Raises:
@@ -142,13 +142,13 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             reason = f"the server refuses a condition of a write ({error.message})"
             raise UnsupportedOperationError(reason, store=self.url, key=key, status=error.status) from error
 
-    def can_copy_from(self, source: Store) -> bool:
+    def _can_copy_from(self, source: Store) -> bool:
         """Return whether `source` is in the same cloud, with the same credentials."""
         if not isinstance(source, ObjectStore) or type(source._client) is not type(self._client):
             return False
         return self._client.can_copy and source.origin == self.origin
 
-    async def copy_from(
+    async def _copy_from(
         self, source: Store, source_key: str, key: str, *, size: int, if_match: Version | None = None
     ) -> Version | None:
         """Have the server copy an object of `source`; see `CopyFromStore`."""
@@ -158,34 +158,34 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
             name, copied = self._client_key(key), source._client_key(source_key)
             return await self._client.copy_object(source._client, copied, name, size=size, if_match=if_match)
 
-    def can_upload(self, nbytes: int) -> bool:
+    def _can_upload(self, nbytes: int) -> bool:
         """Return whether an object of this size may be uploaded in pieces; see `UploadStore`."""
         return self._client.can_upload(nbytes)
 
-    def upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
+    def _upload_part_bytes(self, nbytes: int, *, conditional: bool = False) -> int | None:
         """Return the size of the parts of an object of this size, or None if it is uploaded in one request."""
         return self._client.upload_part_bytes(nbytes, conditional=conditional)
 
-    async def upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
+    async def _upload(self, key: str, body: BodyReader, *, precondition: Precondition | None = None) -> Version | None:
         """Store an object in pieces; see `UploadStore`."""
         return await self._write(key, precondition, lambda name: self._client.upload(name, body, precondition))
 
-    async def begin_parts(self, key: str) -> str:
+    async def _begin_parts(self, key: str) -> str:
         """Begin an upload in parts; see `UploadStore`."""
         return await self._on(key, self._client.begin_parts)
 
-    async def upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
+    async def _upload_part(self, key: str, upload_id: str, number: int, body: BodyReader) -> UploadedPart:
         """Store a part; see `UploadStore`."""
         return await self._on(key, lambda name: self._client.upload_part(name, upload_id, number, body))
 
-    async def complete_parts(
+    async def _complete_parts(
         self, key: str, upload_id: str, parts: Sequence[UploadedPart], *, precondition: Precondition | None = None
     ) -> Version | None:
         """Make an object of its parts; see `UploadStore`."""
         complete = lambda name: self._client.complete_parts(name, upload_id, parts, precondition)  # noqa: E731
         return await self._write(key, precondition, complete)
 
-    async def abort_parts(self, key: str, upload_id: str) -> None:
+    async def _abort_parts(self, key: str, upload_id: str) -> None:
         """Remove the parts of an upload; see `UploadStore`."""
         await self._on(key, lambda name: self._client.abort_parts(name, upload_id))
 

@@ -40,7 +40,7 @@ def native_options(protocols: Sequence[str], options: Mapping[str, Any]) -> dict
     """Return the `options` of each link of a chain by its protocol; `protocols` has the first link first.
 
     Options under a protocol are for its link, and others for the first link. fsspec's file systems decide which options
-    they know. Our and obstore's names are translated if there is a table for the protocol.
+    they know. Our names are translated if there is a table for the protocol.
 
     Raises:
         TypeError: a protocol's value that is not a mapping, options of a link that is not in the chain, or an option of

@@ -51,7 +51,7 @@ class FsspecStore(Store):
                 a chain such as `tar://a.zarr::s3://bucket/x.tar`. `s3fs://` and `gcsfs://` are `s3://` and `gs://`.
             path: with a file system, the path of the root in it.
             storage_options: with a URL, options of the file system; in a chain, `{"s3": {...}}` for a link. For S3,
-                Google and Azure, our and obstore's names of common options are accepted too.
+                Google and Azure, our names of common options are accepted too.
 
         Raises:
             ImportError: fsspec, or the package of the protocol, is not installed. The message names it.

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import quote, unquote
 
 from aiozarr.http1.request import check_headers, quote_key
 from aiozarr.http1.url import WebAddress
 from aiozarr.model import check_key
-from aiozarr.stores.option_table import Option, OptionTable, as_bool, is_set, option, options_of
+from aiozarr.stores.option_table import OptionTable, as_bool, is_set, option, options_of
 
 Access = Literal["read_only", "read_write", "full_control"]
 
@@ -24,21 +24,23 @@ class GcsOptions:
     """The given options of a GCS store. None means that an option is not given.
 
     Attributes:
-        anon: send no credentials, to public buckets.
-        token: the credentials: `"google_default"`, `"cloud"` (the metadata service), the path of a file of
-            credentials, its content as a dict, an access token, or credentials of the package google-auth.
-        path_from: the option of the token, if its value can only be a path.
-        access: the access that tokens are requested for.
-        project: the project that pays, if the requester pays.
-        requester_pays: name that project in every request; a str is the project itself.
-        endpoint_url: a server instead of https://storage.googleapis.com.
-        universe_domain: the domain of another cloud of Google's, whose server is `storage.` before it.
-        max_connections, idle_timeout, connect_timeout: as for `HTTPStore`.
+        anon: send no credentials, for public buckets.
+        token: the credentials: the path or the content (a `dict`) of a file of credentials, an access token,
+            credentials of google-auth, `"google_default"`, `"cloud"` (the metadata service) or `"anon"`.
+        access: the scope of tokens: `read_only`, `read_write` (the default) or `full_control`.
+        project: the project that pays for requests if `requester_pays` is `True`.
+        requester_pays: `True` or a project: it pays for requests and transfer.
+        endpoint_url: a server other than `https://storage.googleapis.com`.
+        universe_domain: the domain of another Google cloud, whose server is `storage.` before it.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     anon: bool | None = option("flag", obstore=("skip_signature",), ours_only=True)
-    token: Any = option("any", shown=False, fsspec=("token",))
-    path_from: str | None = field(default=None, compare=False)
+    token: Any = option(
+        "any", shown=False, fsspec=("token",), obstore=("bearer_token", "service_account", "application_credentials")
+    )
     access: Access | None = option(fsspec=("access",))
     project: str | None = option(fsspec=("project",))
     requester_pays: bool | str | None = option("any", fsspec=("requester_pays",))
@@ -57,27 +59,15 @@ class GcsOptions:
 
 GCS_TABLE = OptionTable(
     store="a GCS store",
-    options=(
-        *options_of(GcsOptions),
-        Option("service_account", "words", obstore=("service_account_path",), ours_only=True),
-        Option("service_account_key", "words", ours_only=True),
-        Option("application_credentials", "words", ours_only=True),
-        Option("bearer_token", ours_only=True),
-        Option("bucket", obstore=("bucket_name",), ours_only=True),
-    ),
-    prefixes=("google_", "gcs_"),
-    nested=("config", "client_options"),
+    options=options_of(GcsOptions),
     without_effect=(
         "block_size cache_timeout check_connection consistency default_location requests_timeout secure_serialize"
     ),
 )
 
-_PATHS = ("service_account", "application_credentials")
-_OTHER_CREDENTIALS = (*_PATHS, "service_account_key", "bearer_token")
 
-
-def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
-    """Translate `storage_options` of a GCS store of `bucket`. An option that is None counts as not given.
+def gcs_options(given: Mapping[str, Any]) -> GcsOptions:
+    """Translate `storage_options` of a GCS store. An option that is None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.
@@ -86,15 +76,6 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     if given.get("timeout") is not None:  # gcsfs's own name is the user's; ours may come from the settings
         given = {name: value for name, value in given.items() if name != "idle_timeout"}
     found = GCS_TABLE.translate(given)
-    if found.pop("bucket", bucket) != bucket:
-        raise ValueError("the storage option 'bucket' and the URL name different buckets")
-    for name in _OTHER_CREDENTIALS:
-        if name in found:
-            if "token" in found:
-                raise ValueError(f"the storage options 'token' and {name!r} cannot be combined")
-            found["token"] = _as_token(name, found.pop(name))
-            if name in _PATHS:
-                found["path_from"] = name
     if found.get("token") == "anon":
         del found["token"]
         if found.setdefault("anon", True) is False:
@@ -106,20 +87,6 @@ def gcs_options(given: Mapping[str, Any], bucket: str) -> GcsOptions:
     _check_payer(found)
     _check_token(found.get("token"))
     return GcsOptions(**found)
-
-
-def _as_token(name: str, value: str) -> Any:
-    if name != "service_account_key":
-        return value
-    import json
-
-    try:
-        key = json.loads(value)
-    except ValueError:
-        key = None
-    if not isinstance(key, dict):
-        raise ValueError("the storage option 'service_account_key' must be a JSON document")
-    return key
 
 
 def _check_payer(found: dict[str, Any]) -> None:
@@ -272,10 +239,6 @@ def find_source(options: GcsOptions, environ: Mapping[str, str], *, google: bool
     path = os.path.expanduser(token)
     if os.path.isfile(path):
         return "file"
-    if options.path_from is not None:
-        raise ValueError(
-            f"the storage option {options.path_from!r} names a credentials file that does not exist: {token!r}"
-        )
     if token.endswith(".json") or token.startswith(("/", "~", "./", "../")):  # a token may have such a form
         raise ValueError("the storage option 'token' names a credentials file that does not exist")
     check_headers({"Authorization": token})

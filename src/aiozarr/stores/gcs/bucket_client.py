@@ -36,7 +36,7 @@ MAX_REWRITES = 10_000
 def open_bucket(url: str, storage_options: Mapping[str, Any]) -> tuple[GcsBucketClient, str]:
     """Return the client of the bucket in `url`, and the root below it."""
     bucket, root = parse_url(url)
-    return GcsBucketClient(bucket, gcs_options(storage_options, bucket)), root
+    return GcsBucketClient(bucket, gcs_options(storage_options)), root
 
 
 class GcsBucketClient(BucketClient):

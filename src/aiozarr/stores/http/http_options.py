@@ -16,19 +16,19 @@ class HTTPOptions:
     """The given options of an HTTP store. None means that an option is not given.
 
     Attributes:
-        headers: sent with every request, and never to another origin.
-        auth: user and password of basic authentication, and how they are encoded.
+        headers: headers to send with every request, but never to another origin.
+        auth: user and password for basic authentication; a third item names their encoding.
         token: a bearer token.
         user_agent: the header `User-Agent`.
-        trust_env: use proxies of the environment; if True and not only None, also credentials from `~/.netrc`.
+        trust_env: `False` ignores the proxies of the environment; `True` also uses the credentials in `~/.netrc`.
         proxy: the URL of a proxy for all requests.
-        ssl_context: checks certificates.
-        root_certificate: trusted certificates in PEM, in addition to those of the system.
-        allow_invalid_certificates: do not check certificates.
-        allow_http: allow URLs without TLS.
-        max_connections: connections open at once, for each event loop.
-        idle_timeout: seconds without progress after which a request fails.
-        connect_timeout: seconds for a connection.
+        ssl_context: an `ssl.SSLContext` that checks certificates.
+        root_certificate: further authorities to trust, in PEM or as the path of a file.
+        allow_invalid_certificates: accept any certificate.
+        allow_http: `False` refuses URLs without TLS.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     headers: Mapping[str, str] = option(
@@ -56,11 +56,11 @@ HTTP_TABLE = OptionTable(
             "timeout",
             "any",
             fsspec=("timeout", "client_kwargs.timeout"),
-            about="aiohttp's `ClientTimeout`, or seconds: the other two are no longer than what it says",
+            about="aiohttp's `ClientTimeout`, or seconds; an upper limit of the other two",
         ),
-        Option("verify_ssl", "flag", about="aiohttp's word: False allows invalid certificates, as `ssl=False` does"),
+        Option("verify_ssl", "flag", about="`False` accepts any certificate, as `ssl=False`"),
     ),
-    nested=("client_kwargs", "client_options"),
+    nested=("client_kwargs",),
     without_effect="block_size cache_options cache_type encoded same_scheme simple_links size_policy",
 )
 
@@ -71,8 +71,7 @@ _SECONDS = OptionTable("an HTTP store", (Option("timeout", "seconds"),))
 def http_options(given: Mapping[str, Any]) -> HTTPOptions:
     """Translate `storage_options` of an HTTP store.
 
-    Options may also be in `client_kwargs`, as fsspec passes them to aiohttp, and in obstore's `client_options`. None
-    counts as not given.
+    Options may also be in `client_kwargs`, as fsspec passes them to aiohttp. None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type; the message has the nearest known option.

@@ -117,7 +117,7 @@ class HTTPStore(WebStore[HTTPClient]):
                 token, is sent with every key. Neither is ever shown.
             storage_options: see "Storage options" in the documentation, among them `headers`, `auth` (user and
                 password), `token` (a bearer token), `proxy`, `ssl_context`, `root_certificate`, `trust_env`,
-                `max_connections`, `idle_timeout` and `connect_timeout`; fsspec's and obstore's names are known too.
+                `max_connections`, `idle_timeout` and `connect_timeout`; fsspec's names are known too.
 
         Raises:
             TypeError: an unknown option; the message has the nearest known option.

@@ -98,7 +98,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         response = self._client.request("GET", name, expectation)
         return await self._read(key, range, if_match, expectation, response)
 
-    def fetch_nowait(
+    def _fetch_nowait(
         self,
         key: str,
         range: ByteRange | None,
@@ -118,7 +118,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
         read.connection = request.sender.send_nowait(request, read)
         return None if read.connection is None else read
 
-    async def fetch_into(
+    async def _fetch_into(
         self,
         key: str,
         range: Range,
@@ -296,7 +296,7 @@ class WebStore(FetchIntoStore, NowaitStore, Generic[ClientT]):
 
     # --- connections and errors ----------------------------------------------------------------------------------
 
-    def preconnect(self, requests: int) -> None:
+    def _preconnect(self, requests: int) -> None:
         self._client.sender.preconnect(requests)
 
     def _located(self, key: str | None, range: ByteRange | None) -> LocatedAt:

@@ -53,7 +53,7 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 MAX_FAST_READ_BYTES = 64 << 20
-"""`read_now` reads larger files by `fetch_now`, which checks that they are regular files; a device claims any size."""
+"""`_read_now` reads larger files by `fetch_now`, which checks that they are regular files; a device claims any size."""
 
 
 class LocalStore(BlockingStore):
@@ -66,8 +66,8 @@ class LocalStore(BlockingStore):
 
     The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
     Names that begin with `.aiozarr-write~` are temporary files and not keys. A killed process may leave some, which
-    `sweep` and `erase_prefix` remove. Empty directories are prefixes of `list_dir`. On a file system that ignores case,
-    keys that differ only in case are one file.
+    `aiozarr.clean` and `erase_prefix` remove. Empty directories are prefixes of `list_dir`. On a file system that
+    ignores case, keys that differ only in case are one file.
     """
 
     supports = Supports(
@@ -176,17 +176,17 @@ class LocalStore(BlockingStore):
             raise ShortReadError(str(error), store=self._url, key=key, range=range) from None
         return Value(data, version, size)
 
-    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+    def _read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
         # A fast path for many small regular files; `fetch_now` handles all other cases.
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path:
-            return super().read_now(key, max_bytes=max_bytes)
+            return super()._read_now(key, max_bytes=max_bytes)
         try:
             descriptor = os.open(path, _READ)
         except FileNotFoundError:
             return None
         except OSError:
-            return super().read_now(key, max_bytes=max_bytes)
+            return super()._read_now(key, max_bytes=max_bytes)
         try:
             # `lseek` is cheaper than `fstat`, which fills in a record. Besides files only devices have an end.
             size = os.lseek(descriptor, 0, os.SEEK_END)
@@ -198,10 +198,10 @@ class LocalStore(BlockingStore):
             pass
         finally:
             os.close(descriptor)
-        return super().read_now(key, max_bytes=max_bytes)
+        return super()._read_now(key, max_bytes=max_bytes)
 
-    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
-        # A fast path as that of `read_now`, without a call for each file.
+    def _read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
+        # A fast path as that of `_read_now`, without a call for each file.
         base, url, open_file, read, close = self._base, self._url, os.open, os.preadv, os.close
         at, end = 0, len(memory)
         for key in keys:
@@ -221,7 +221,7 @@ class LocalStore(BlockingStore):
                 pass  # raised below, unless it means that nothing is stored
             if not 0 < size < end - at or TEMPORARY in path:
                 before = len(sizes)
-                super().read_values_now((key,), memory[at:], sizes)
+                super()._read_values_now((key,), memory[at:], sizes)
                 if len(sizes) == before:
                     return
                 size = sizes[-1] or 0
@@ -244,7 +244,7 @@ class LocalStore(BlockingStore):
             prune(os.path.dirname(path), self._root)  # the directories made for the value
             raise
 
-    def open_value(self, key: str) -> StoredFile | None:
+    def _open_value(self, key: str) -> StoredFile | None:
         """Return the value of `key`, open for reading in pieces, or None if nothing is stored.
 
         Raises:
@@ -263,11 +263,11 @@ class LocalStore(BlockingStore):
             os.close(descriptor)
         return None
 
-    def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
+    def _set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
         with self._translated("writing", None):
             replace_files([(self._path(key), byte_view(value)) for key, value in values], self._fsync)
 
-    def begin_file(self, key: str, size: int) -> LocalFile:
+    def _begin_file(self, key: str, size: int) -> LocalFile:
         """Return a file for the new value of `key`, of `size` bytes, to be written in parts by any threads.
 
         Raises:
@@ -294,7 +294,7 @@ class LocalStore(BlockingStore):
             raise PreconditionFailedError("the value was replaced", store=self._url, key=key) from None
         prune(os.path.dirname(path), self._root)
 
-    def stat_now(self, key: str) -> Entry | None:
+    def _stat_now(self, key: str) -> Entry | None:
         """Do what `stat` does, in the calling thread."""
         path = self._base + check_key(key, store=self._url).encode()
         if TEMPORARY in path and _is_reserved(key):
@@ -308,7 +308,7 @@ class LocalStore(BlockingStore):
     # --- coroutines ----------------------------------------------------------------------------------------------
 
     async def stat(self, key: str) -> Entry | None:
-        return await in_thread(lambda: self.stat_now(key))
+        return await in_thread(lambda: self._stat_now(key))
 
     async def erase_values(self, keys: Iterable[str]) -> None:
         """Remove all of `keys`. Unlike `erase`, it does not follow a link to a directory on the way to a key.
@@ -360,7 +360,7 @@ class LocalStore(BlockingStore):
             keys, directories = await in_thread(lambda: walk.list_one(start))
         return [prefix + name for name in keys], [f"{prefix}{name}/" for name in directories]
 
-    async def sweep(self, older_than: float | None = 86400.0) -> int:
+    async def _sweep(self, older_than: float | None = 86400.0) -> int:
         """Remove temporary files that were last written `older_than` seconds ago or earlier; return their number.
 
         None: files of writers that have ended, whatever their age. That needs a file system with `flock`.

@@ -63,7 +63,7 @@ class TargetStore(WrapperStore, NowaitStore):
         except StoreError as error:
             raise self.named(error, key)  # noqa: B904  # the same error, now with its target
 
-    def fetch_nowait(
+    def _fetch_nowait(
         self,
         key: str,
         range: ByteRange | None,
@@ -76,11 +76,11 @@ class TargetStore(WrapperStore, NowaitStore):
             return None
         bound = {} if max_bytes is None else {"max_bytes": max_bytes}
         checked = _CheckedCallback(self, key, range, callback)
-        return self._store.fetch_nowait(key, range, self._condition(key, if_match), checked, **bound)
+        return self._store._fetch_nowait(key, range, self._condition(key, if_match), checked, **bound)
 
-    def preconnect(self, requests: int) -> None:
+    def _preconnect(self, requests: int) -> None:
         if isinstance(self._store, NowaitStore):
-            self._store.preconnect(requests)
+            self._store._preconnect(requests)
 
     async def stat(self, key: str) -> Entry:
         try:

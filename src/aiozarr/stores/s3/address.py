@@ -30,44 +30,57 @@ class S3Options:
     """The given options of an S3 store. None means that an option is not given.
 
     Attributes:
-        anon: do not sign; public buckets.
-        key: an access key; goes with `secret`.
-        secret: the secret of `key`.
-        token: the session token of temporary credentials; goes with `key` and `secret`.
+        anon: send unsigned requests, for public buckets.
+        key: the access key; needs `secret`.
+        secret: the secret of the access key; needs `key`.
+        token: the session token of temporary credentials; needs `key` and `secret`.
         profile: a profile of the AWS configuration; needs the extra `s3`.
-        endpoint_url: a server other than AWS, with `http://` or `https://`. Buckets are then part of the path.
-        region: the bucket's region; if none is named, AWS is asked for it.
-        foreign_endpoint: `endpoint_url` was named by somebody else. It gets credentials that were found only if it is
-            AWS's own, or if the configuration of this machine names it, too.
-        requester_pays: the reader pays for requests and transfer.
-        virtual_hosted: the bucket is a part of the host's name, not of the path. None means as the AWS configuration
-            says, else True for AWS only, and only if the bucket's name can be a part of a host's name.
-        use_fips_endpoint, use_dualstack_endpoint: use the FIPS or dual-stack hosts of AWS.
+        endpoint_url: a server other than AWS, with `http://` or `https://`. The bucket is then part of the path.
+        region: the bucket's region. Without it, aiozarr asks AWS for the region.
+        foreign_endpoint: `endpoint_url` comes from somebody whom you do not trust. It receives credentials that were
+            found on this machine only if it is an AWS host, or if this machine's configuration names it too.
+        requester_pays: you pay for requests and transfer.
+        virtual_hosted: `True` puts the bucket into the host name, `False` into the path. Without it, the AWS
+            configuration decides, then the server: host name on AWS if the bucket's name allows it, path elsewhere.
+        use_fips_endpoint: use the FIPS hosts of AWS.
+        use_dualstack_endpoint: use the dual-stack (IPv4 and IPv6) hosts of AWS.
         bulk_delete: remove a thousand keys in one request, which some servers do not support. None means True.
-        request_checksum_calculation: `when_required`: send a checksum only if `checksum_algorithm` names one.
-        response_checksum_validation: `when_required`: do not request the checksums of objects.
-        verify: `False`, or a file of certificates to trust.
-        root_certificate: further certificates to trust, as PEM.
+        request_checksum_calculation: `when_required` sends a checksum only if `checksum_algorithm` names one.
+        response_checksum_validation: `when_required` does not request the checksums of objects.
+        verify: `False` accepts any certificate; a path names a file of authorities to trust.
+        root_certificate: further authorities to trust, in PEM.
         proxy: the URL of a proxy for all requests.
-        server_side_encryption: how the server encrypts what is written: `AES256`, `aws:kms`, `aws:kms:dsse`.
-        sse_kms_key_id: the KMS key for `aws:kms`.
-        sse_bucket_key_enabled: one data key for the bucket, in place of one for every object.
-        checksum_algorithm: a checksum that is sent with what is written: `CRC32C`, `SHA256`, `CRC64NVME` (package
-            `awscrt`).
-        role_arn, role_session_name, web_identity_token_file, sts_endpoint, container_credentials_relative_uri,
-            container_credentials_full_uri, container_authorization_token_file, metadata_endpoint,
-            imdsv1_fallback: where credentials are found: web identity, container, instance.
-        max_connections: connections at once; 1024.
-        idle_timeout: without progress; 20 s.
-        connect_timeout: 20 s.
+        server_side_encryption: how the server encrypts new objects: `AES256`, `aws:kms` or `aws:kms:dsse`.
+        sse_kms_key_id: the KMS key for `aws:kms` and `aws:kms:dsse`.
+        sse_bucket_key_enabled: encrypt with one data key for the bucket instead of one for each object.
+        checksum_algorithm: a checksum to send with every write: `CRC32C`, `CRC32`, `SHA1`, `SHA256`, or `CRC64NVME`
+            (package `awscrt`).
+        role_arn: the role that a web identity assumes.
+        role_session_name: the name of the session of that role.
+        web_identity_token_file: the file with the token of the web identity.
+        sts_endpoint: the URL of the token service (STS) that exchanges the web identity.
+        container_credentials_relative_uri: the path of a container's credentials at the address that ECS uses.
+        container_credentials_full_uri: the URL of a container's credentials.
+        container_authorization_token_file: the file with the token for that URL.
+        metadata_endpoint: the URL of the instance metadata service.
+        imdsv1_fallback: use version 1 of that service if version 2 does not respond.
+        max_connections: open connections for each event loop; 1024 by default.
+        idle_timeout: time without progress after which a request fails; 20 s by default.
+        connect_timeout: time to open a connection; 20 s by default.
     """
 
     anon: bool | None = option("flag", obstore=("skip_signature",))
-    key: str | None = option(shown=False, fsspec=("key", "username", "aws_access_key_id"), obstore=("access_key_id",))
-    secret: str | None = option(
-        shown=False, fsspec=("secret", "password", "aws_secret_access_key"), obstore=("secret_access_key",)
+    key: str | None = option(
+        shown=False, fsspec=("key", "username", "client_kwargs.aws_access_key_id"), obstore=("access_key_id",)
     )
-    token: str | None = option(shown=False, fsspec=("token", "aws_session_token"), obstore=("session_token",))
+    secret: str | None = option(
+        shown=False,
+        fsspec=("secret", "password", "client_kwargs.aws_secret_access_key"),
+        obstore=("secret_access_key",),
+    )
+    token: str | None = option(
+        shown=False, fsspec=("token", "client_kwargs.aws_session_token"), obstore=("session_token",)
+    )
     profile: str | None = option("words")
     endpoint_url: str | None = option(obstore=("endpoint", "endpoint_url_s3"))
     region: str | None = option(
@@ -120,17 +133,15 @@ S3_TABLE = OptionTable(
     store="an S3 store",
     options=(
         *options_of(S3Options),
-        Option("allow_invalid_certificates", "flag", ours_only=True, about="as `verify=False`"),
-        Option("proxies", "mapping", fsspec=("config_kwargs.proxies",), about="proxies by the scheme of the endpoint"),
-        Option("signature_version", "any", fsspec=("config_kwargs.signature_version",), about="`s3v4`, or unsigned"),
-        Option("disable_bulk_delete", "flag", ours_only=True, about="for servers that remove one key in a request"),
+        Option("allow_invalid_certificates", "flag", ours_only=True, about="same as `verify=False`"),
+        Option("proxies", "mapping", fsspec=("config_kwargs.proxies",), about="proxies, by the scheme of the endpoint"),
+        Option("signature_version", "any", fsspec=("config_kwargs.signature_version",), about="`s3v4`, or `UNSIGNED`"),
+        Option("disable_bulk_delete", "flag", ours_only=True, about="delete keys with one request each"),
     ),
-    prefixes=("aws_",),
-    nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs", "config", "client_options"),
+    nested=("client_kwargs", "config_kwargs", "config_kwargs.s3", "s3_additional_kwargs"),
     without_effect=(
         "cache_regions client_kwargs.retries config_kwargs.retries config_kwargs.tcp_keepalive "
-        "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency timeout "
-        "unsigned_payload use_ssl"
+        "config_kwargs.user_agent fixed_upload_size local_expiry_check max_concurrency use_ssl"
     ),
 )
 
@@ -138,8 +149,7 @@ S3_TABLE = OptionTable(
 def s3_options(given: Mapping[str, Any]) -> S3Options:
     """Translate `storage_options` of an S3 store.
 
-    Options may also be in `client_kwargs` and `config_kwargs` of s3fs, and in `config` and `client_options` of obstore.
-    An option that is None counts as not given.
+    Options may also be in `client_kwargs` and `config_kwargs` of s3fs. An option that is None counts as not given.
 
     Raises:
         TypeError: an unknown option, or a value of the wrong type.

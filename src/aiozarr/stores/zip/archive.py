@@ -1,7 +1,7 @@
 """A local archive that all stores of this process share; `zipfile` writes it into a temporary file beside it.
 
 The temporary file replaces the archive when a store is closed. A killed process leaves the archive unchanged, and the
-temporary file, which `LocalStore.sweep` removes.
+temporary file, which `aiozarr.clean` removes.
 """
 
 from __future__ import annotations

@@ -94,12 +94,12 @@ class Reading(Base):
         if not isinstance(store, BlockingStore):
             pytest.skip(f"{type(store).__name__} is no BlockingStore")
         await self.put(store, "a/value", DATA)
-        assert bytes(memoryview(store.read_now("a/value", max_bytes=100) or b"")) == DATA
+        assert bytes(memoryview(store._read_now("a/value", max_bytes=100) or b"")) == DATA
         value = store.fetch_now("a/value", Range(10, 20), max_bytes=20)
         assert value is not None
         assert bytes(memoryview(value.data)) == DATA[10:30]
         for read_bounded in (
-            lambda: store.read_now("a/value", max_bytes=99),
+            lambda: store._read_now("a/value", max_bytes=99),
             lambda: store.fetch_now("a/value", Range(10, 20), max_bytes=19),
         ):
             with pytest.raises(LimitError) as caught:
@@ -109,7 +109,7 @@ class Reading(Base):
         keys = ["a/short", "a/missing", "a/value", "a/short"]
         for room, found in ((104, [5, None]), (105, [5, None, 100]), (109, [5, None, 100]), (110, [5, None, 100, 5])):
             memory, sizes = bytearray(room), list[int | None]()
-            store.read_values_now(keys, memoryview(memory), sizes)
+            store._read_values_now(keys, memoryview(memory), sizes)
             assert sizes == found
             assert bytes(memory[:5]) == b"short"
             assert room < 105 or bytes(memory[5:105]) == DATA

@@ -63,9 +63,9 @@ class Writing(Base):
             pytest.skip(f"{type(store).__name__} is no BlockingStore")
         store.set_now("a/1", b"old")
         values = {"a/1": b"new", "a/2": b"", "b/c/1": b"123", "a/3": b"x" * 1000, "d": b"4"}
-        store.set_values_now(list(values.items()))
+        store._set_values_now(list(values.items()))
         assert {key: await read(store, key) for key in values} == values
-        store.set_values_now([])
+        store._set_values_now([])
 
     @pytest.mark.parametrize("kind", BUFFERS)
     @conforms("writable")

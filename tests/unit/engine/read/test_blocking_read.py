@@ -34,17 +34,17 @@ class Counting(MemoryStore):
         self.into: list[str] = []
         self.trouble: dict[str, Exception] = {}
 
-    def read_now(self, key: str) -> Buffer | None:
+    def _read_now(self, key: str) -> Buffer | None:
         self.alone.append(key)
-        return super().read_now(key)
+        return super()._read_now(key)
 
-    def read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
+    def _read_values_now(self, keys: Iterable[str], memory: memoryview, sizes: list[int | None]) -> None:
         at = 0
         for key in keys:
             self.into.append(key)
             if key in self.trouble:
                 raise self.trouble.pop(key)
-            value = super().read_now(key)
+            value = super()._read_now(key)
             view = memoryview(value or b"")
             if len(view) > len(memory) - at:
                 return
@@ -215,10 +215,10 @@ class Gated(MemoryStore):
         self.gate = threading.Event()
         self.reads: list[str] = []
 
-    def read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
+    def _read_now(self, key: str, *, max_bytes: int | None = None) -> Buffer | None:
         self.reads.append(key)
         assert self.gate.wait(30)
-        return super().read_now(key, max_bytes=max_bytes)
+        return super()._read_now(key, max_bytes=max_bytes)
 
 
 async def begun(store: Gated) -> None:

@@ -166,9 +166,9 @@ class Together(MemoryStore):
             raise StoreError("disk full", key=key)
         return super().set_now(key, value, precondition=precondition)
 
-    def set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
+    def _set_values_now(self, values: Sequence[tuple[str, Buffer]]) -> None:
         self.together.append([key for key, _ in values])
-        super().set_values_now(values)
+        super()._set_values_now(values)
 
 
 class OneByOne(Together):

@@ -14,17 +14,18 @@ from aiozarr.stores import MemoryStore
 @pytest.mark.parametrize(
     ("zarr_format", "options", "message"),
     [
-        (2, {"codecs": ["bytes"]}, "codecs goes with Zarr format 3, not"),
+        (2, {"codecs": ["bytes"]}, "codecs is an option of format 3, not"),
         (2, {"shards": (4,)}, "shards"),
         (2, {"chunk_key_encoding": "v2"}, "chunk_key_encoding"),
-        (2, {"compression": "zlib"}, "compression goes with Zarr format 1"),
-        (3, {"compressor": None}, "compressor goes with Zarr format 2"),
-        (3, {"filters": []}, "filters"),
+        (2, {"compression": "zlib"}, "compression is an option of format 1"),
+        (3, {"compressor": None}, "compressor is an option of format 2"),
+        (2, {"serializer": "bytes"}, "serializer is an option of format 3, not of format 2$"),
+        (1, {"compressors": None}, "compressors .*; use compression= instead"),
         (3, {"dimension_separator": "/"}, "dimension_separator"),
         (1, {"compressor": {"id": "zlib"}}, "compressor"),
-        (1, {"dimension_names": ["x"]}, "dimension_names goes with Zarr format 3 or 2"),
+        (1, {"dimension_names": ["x"]}, "dimension_names is an option of format 3 or 2"),
         (2, {"compressor": {"level": 3}}, "'id'"),
-        (2, {"filters": [3]}, "'id'"),
+        (2, {"filters": [3]}, "a codec is a name, a mapping"),
     ],
 )
 async def test_an_option_of_another_format_is_a_type_error(

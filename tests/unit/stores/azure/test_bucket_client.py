@@ -41,7 +41,7 @@ def query(request: Request) -> dict[str, list[str]]:
 
 async def test_connections_are_opened_ahead(server: AzureServer) -> None:
     async with at(server) as store:
-        store.preconnect(3)
+        store._preconnect(3)
         client = store._client
         assert isinstance(client, AzureBucketClient)
         while len(client.sender.pool()._idle) < 3:
@@ -310,26 +310,26 @@ async def test_blocks_that_another_writer_has_removed_are_sent_again(server: Azu
 async def test_files_are_uploaded_while_they_are_read(server: AzureServer) -> None:
     body = BytesBody(len(DATA), DATA)
     async with at(server) as store:
-        assert store.can_upload(len(DATA))
-        assert (store.upload_part_bytes(1000), store.upload_part_bytes(len(DATA))) == (None, 10_000)
-        assert await store.upload("small", body.part(5, 500)) is not None
+        assert store._can_upload(len(DATA))
+        assert (store._upload_part_bytes(1000), store._upload_part_bytes(len(DATA))) == (None, 10_000)
+        assert await store._upload("small", body.part(5, 500)) is not None
         assert server.get(PLACE + "small") == DATA[5:505]
-        upload_id = await store.begin_parts("big")
+        upload_id = await store._begin_parts("big")
         parts = [
-            await store.upload_part("big", upload_id, number, body.part(start, min(20_000, len(DATA) - start)))
+            await store._upload_part("big", upload_id, number, body.part(start, min(20_000, len(DATA) - start)))
             for number, start in enumerate((0, 20_000))
         ]
         assert server.get(PLACE + "big") is None
-        assert await store.complete_parts("big", upload_id, parts) == (await store.stat("big")).version  # type: ignore[union-attr]
+        assert await store._complete_parts("big", upload_id, parts) == (await store.stat("big")).version  # type: ignore[union-attr]
         assert server.get(PLACE + "big") == DATA
-        await store.abort_parts("big", upload_id)
-        assert store.upload_part_bytes(len(DATA), conditional=True) is None  # the probe has not tested blocks
+        await store._abort_parts("big", upload_id)
+        assert store._upload_part_bytes(len(DATA), conditional=True) is None  # the probe has not tested blocks
         for key in ("small", "big"):
             with pytest.raises(PreconditionFailedError):
-                await store.upload(key, body.part(0, 9), precondition=IfAbsent())
-        parts = [await store.upload_part("big", upload_id, 0, body.part(0, 9))]
+                await store._upload(key, body.part(0, 9), precondition=IfAbsent())
+        parts = [await store._upload_part("big", upload_id, 0, body.part(0, 9))]
         with pytest.raises(PreconditionFailedError):
-            await store.complete_parts("big", upload_id, parts, precondition=IfAbsent())
+            await store._complete_parts("big", upload_id, parts, precondition=IfAbsent())
 
 
 async def test_a_write_that_is_not_confirmed_is_an_error(server: AzureServer) -> None:
@@ -366,7 +366,7 @@ async def test_all_requests_go_through_the_proxy_of_the_environment(
             value = await store.fetch("a/b", Suffix(3))
             assert value is not None
             assert bytes(value.data) == DATA[-3:]
-            assert not store.can_upload(1)
+            assert not store._can_upload(1)
             large = bytes(3 << 20)
             assert await store.set("new", large, precondition=IfAbsent()) is not None
             with pytest.raises(PreconditionFailedError):

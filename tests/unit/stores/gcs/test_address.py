@@ -13,7 +13,6 @@ from aiozarr.stores.gcs.address import (
     Source,
     find_endpoint,
     find_source,
-    gcs_options,
     parse_url,
     sends_credentials_openly,
 )
@@ -152,16 +151,6 @@ def test_a_file_that_is_not_there_is_not_taken_for_a_token(token: str) -> None:
 )
 def test_tokens_that_go_out_without_tls_are_noticed(endpoint: str, source: Source, openly: bool) -> None:
     assert sends_credentials_openly(find_endpoint("b", GcsOptions(endpoint_url=endpoint), {}), source) == openly
-
-
-@pytest.mark.parametrize("name", ["service_account", "google_service_account", "GOOGLE_APPLICATION_CREDENTIALS"])
-@pytest.mark.parametrize("path", ["/no/x.json", "key"])
-def test_a_file_that_an_option_for_files_names_and_that_is_not_there_is_named(name: str, path: str) -> None:
-    options = gcs_options({name: path}, "b")
-    with pytest.raises(ValueError, match="names a credentials file that does not exist") as caught:
-        find_source(options, {}, google=True)
-    assert repr(path) in str(caught.value)
-    assert repr(name.lower().removeprefix("google_")) in str(caught.value)
 
 
 def test_credentials_in_a_url_are_refused_with_a_hint() -> None:

@@ -28,7 +28,7 @@ NO_BUCKET = b'{"error": {"code": 404, "message": "The specified bucket does not 
 
 def test_connections_are_opened_ahead(server: GcsServer) -> None:
     async def use(store: ObjectStore) -> None:
-        store.preconnect(3)
+        store._preconnect(3)
         client = store._client
         assert isinstance(client, GcsBucketClient)
         while len(client.sender.pool()._idle) < 3:

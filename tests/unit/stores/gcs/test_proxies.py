@@ -48,8 +48,8 @@ def test_all_requests_go_through_the_proxy(server: GcsServer, between: Proxy, mo
             with pytest.raises(ChangedError):
                 await store.fetch("k", Range(2, 3), if_match=Version(generation="1"))
             assert await store.get("big") == big
-            assert store.can_copy_from(store)
-            await store.copy_from(store, "k", "copy", size=10, if_match=version)
+            assert store._can_copy_from(store)
+            await store._copy_from(store, "k", "copy", size=10, if_match=version)
             assert await store.get("copy") == b"0123456789"
             assert await store.get("packed") == packed
             assert sorted(await store.list()) == ["big", "copy", "k", "packed"]

@@ -453,7 +453,7 @@ def test_a_service_account_s_file_is_signed_with_and_exchanged_for_a_token(serve
         )
 
         async def main() -> None:
-            async with ObjectStore("gs://bucket", **server.storage_options, service_account=str(path)) as store:
+            async with ObjectStore("gs://bucket", **server.storage_options, token=str(path)) as store:
                 assert await store.get("k") == b"value"
                 await store.set("l", b"1")
 

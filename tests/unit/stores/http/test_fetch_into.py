@@ -59,7 +59,7 @@ class Place:
 async def test_a_range_is_received_where_it_is_wanted_and_told_of_before(server: FaultServer) -> None:
     async with HTTPStore(server.url) as store:
         place = Place()
-        value = await store.fetch_into("a/c/0", Range(1000, MIB), place.receive)
+        value = await store._fetch_into("a/c/0", Range(1000, MIB), place.receive)
         assert value is not None
         assert value.data is place.given[0]
         assert place.given[0] == DATA[1000 : 1000 + MIB]
@@ -73,7 +73,7 @@ async def test_a_request_whose_bytes_are_not_wanted_ends_before_them(server: Fau
 
     async with HTTPStore(server.url) as store:
         with pytest.raises(ChangedError):
-            await store.fetch_into("a/c/0", Range(0, MIB), refuse)
+            await store._fetch_into("a/c/0", Range(0, MIB), refuse)
         value = await store.fetch("a/zarr.json")
         assert value is not None
         assert bytes(value.data) == document()
@@ -87,7 +87,7 @@ async def test_the_whole_object_in_place_of_a_range_is_taken_where_that_is_allow
     server.script = spoil.always(lambda reply: framing(spoil.whole(DATA)(reply)))
     async with HTTPStore(server.url) as store:
         place = Place()
-        value = await store.fetch_into("a/c/0", Range(0, MIB), place.receive, accept_full=True)
+        value = await store._fetch_into("a/c/0", Range(0, MIB), place.receive, accept_full=True)
         assert value is not None
         assert (bytes(value.data), value.size) == (DATA, len(DATA))
         assert not store.supports.partial_reads
@@ -96,9 +96,9 @@ async def test_the_whole_object_in_place_of_a_range_is_taken_where_that_is_allow
 
 async def test_missing_and_changed_objects_are_reported_as_by_other_reads(server: FaultServer) -> None:
     async with HTTPStore(server.url) as store:
-        assert await store.fetch_into("missing", Range(0, MIB), Place().receive) is None
+        assert await store._fetch_into("missing", Range(0, MIB), Place().receive) is None
         with pytest.raises(ChangedError):
-            await store.fetch_into("a/c/0", Range(0, MIB), Place().receive, if_match=Version('"other"'))
+            await store._fetch_into("a/c/0", Range(0, MIB), Place().receive, if_match=Version('"other"'))
 
 
 async def read(server: FaultServer) -> list[str | None]:

@@ -67,7 +67,7 @@ async def with_a_task(store: WebStore[Any], range: ByteRange | None, max_bytes: 
 
 async def without_a_task(store: WebStore[Any], range: ByteRange | None, max_bytes: int) -> Value | None:
     outcome = Outcome()
-    assert store.fetch_nowait("a", range, None, outcome, max_bytes=max_bytes) is not None
+    assert store._fetch_nowait("a", range, None, outcome, max_bytes=max_bytes) is not None
     return await outcome.future
 
 
@@ -172,13 +172,13 @@ async def test_memory_for_a_refused_body_is_not_allocated(server: FaultServer, a
 
     async with HTTPStore(server.url) as store:
         with pytest.raises(LimitError) as caught:
-            await store.fetch_into("a", Range(7, 2000), allocate, accept_full=accept_full, max_bytes=1000)
+            await store._fetch_into("a", Range(7, 2000), allocate, accept_full=accept_full, max_bytes=1000)
         assert (caught.value.store, caught.value.key, caught.value.range) == (store.url, "a", Range(7, 2000))
         assert not heads
         server.script = spoil.always(spoil.whole(DATA))
         if accept_full:
             with pytest.raises(LimitError):
-                await store.fetch_into("a", Range(7, 500), allocate, accept_full=True, max_bytes=1000)
-        value = await store.fetch_into("a", Range(7, 500), allocate, max_bytes=1000)
+                await store._fetch_into("a", Range(7, 500), allocate, accept_full=True, max_bytes=1000)
+        value = await store._fetch_into("a", Range(7, 500), allocate, max_bytes=1000)
         assert value is not None
         assert len(memoryview(value.data)) == 500

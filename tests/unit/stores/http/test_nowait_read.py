@@ -37,7 +37,7 @@ async def at_once(
 ) -> Value | None:
     """Read by `begin_fetch`, which must be possible."""
     outcome = Outcome()
-    assert store.fetch_nowait(key, range, if_match, outcome) is not None
+    assert store._fetch_nowait(key, range, if_match, outcome) is not None
     return await outcome.future
 
 
@@ -151,11 +151,11 @@ async def test_after_a_preconnect_reads_need_no_task(make: Callable[[FaultServer
     with FaultServer({KEYS[make]: DATA}) as server:
         async with make(server) as store:
             assert await store.fetch("a/b") is not None  # now an S3 store knows the bucket's region
-            store.preconnect(3)
+            store._preconnect(3)
             while server.open_connections < 3 or len(asyncio.all_tasks()) > 1:  # of the preconnect
                 await asyncio.sleep(0.01)
             outcomes = [Outcome() for _ in range(3)]
-            assert all(store.fetch_nowait("a/b", None, None, outcome) is not None for outcome in outcomes)
+            assert all(store._fetch_nowait("a/b", None, None, outcome) is not None for outcome in outcomes)
             for outcome in outcomes:
                 value = await outcome.future
                 assert value is not None
@@ -167,16 +167,16 @@ async def test_after_a_preconnect_reads_need_no_task(make: Callable[[FaultServer
 async def test_without_an_idle_connection_nothing_is_sent(make: Callable[[FaultServer], NowaitStore]) -> None:
     with FaultServer({KEYS[make]: DATA}) as server:
         async with make(server) as store:
-            assert store.fetch_nowait("a/b", None, None, Outcome()) is None
+            assert store._fetch_nowait("a/b", None, None, Outcome()) is None
             assert await store.fetch("a/b") is not None
             first, second = Outcome(), Outcome()
-            assert store.fetch_nowait("a/b", None, None, first) is not None
-            assert store.fetch_nowait("a/b", None, None, second) is None  # the only connection has work
+            assert store._fetch_nowait("a/b", None, None, first) is not None
+            assert store._fetch_nowait("a/b", None, None, second) is None  # the only connection has work
             value = await first.future
             assert value is not None
             assert bytes(value.data) == DATA
             with pytest.raises(InvalidKeyError):
-                store.fetch_nowait("a//b", None, None, second)
+                store._fetch_nowait("a//b", None, None, second)
             assert (len(server.requests), server.connections) == (2, 1)
 
 
@@ -201,7 +201,7 @@ async def test_an_abandoned_read_calls_nothing_and_does_not_disturb_the_next_rea
             await store.fetch("c")
             server.script = spoil.always(change)
             outcome = Outcome()
-            sent = store.fetch_nowait("a/b", Range(0, 3), None, outcome)
+            sent = store._fetch_nowait("a/b", Range(0, 3), None, outcome)
             assert sent is not None
             await asyncio.sleep(after)
             over = outcome.future.done()

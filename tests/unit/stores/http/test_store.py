@@ -385,7 +385,7 @@ async def sent(store: HTTPStore, server: FaultServer) -> Mapping[str, str]:
         ({"token": "abc.def"}, "Bearer abc.def"),
         ({"headers": {"authorization": "Custom x"}}, "Custom x"),
         ({"client_kwargs": {"headers": {"Authorization": "Bearer y"}}}, "Bearer y"),
-        ({"client_options": {"default_headers": {"Authorization": b"Bearer z"}}}, "Bearer z"),
+        ({"headers": {"Authorization": b"Bearer z"}}, "Bearer z"),
         ({"auth": ("us", "pw"), "headers": {"Authorization": basic("us:pw")}}, basic("us:pw")),
     ],
 )

@@ -67,7 +67,7 @@ def copy_an_empty_group_onto(tree: Path) -> None:
 ERASURES: dict[str, Callable[[Path], object]] = {
     "erase_prefix": lambda tree: asyncio.run(LocalStore(tree).erase_prefix("g/")),
     "erase_values": lambda tree: asyncio.run(LocalStore(tree).erase_values(["g/a/keep", "g/a/zarr.json"])),
-    "sweep": lambda tree: asyncio.run(LocalStore(tree).sweep(None)),
+    "sweep": lambda tree: asyncio.run(LocalStore(tree)._sweep(None)),
     "delete": lambda tree: aiozarr.sync.open_group(tree, mode="r+").delete("g"),
     "overwrite": lambda tree: aiozarr.sync.create_group(tree / "g", overwrite=True),
     "move": lambda tree: aiozarr.sync.open_group(tree, mode="r+").move("g", "h"),

@@ -96,7 +96,7 @@ def test_names_of_temporary_files_are_not_keys(store: LocalStore, root: Path, ke
     (root / key).parent.mkdir(parents=True)
     (root / key).write_bytes(b"half written")
     assert store.fetch_now(key) is None
-    assert store.stat_now(key) is None
+    assert store._stat_now(key) is None
     with pytest.raises(InvalidKeyError, match="temporary"):
         store.set_now(key, b"1")
     store.erase_now(key)
@@ -177,11 +177,11 @@ def test_blocking_and_async_reads_agree_for_all_kinds_of_files(
     (root / "link").symlink_to("some")
     monkeypatch.setattr(local_store, "MAX_FAST_READ_BYTES", 500)
     for key in ("some", "none", "many", "pipe", "directory", "device", "link", "missing", "some/below"):
-        value, read = store.fetch_now(key), store.read_now(key)
+        value, read = store.fetch_now(key), store._read_now(key)
         assert (None if read is None else bytes(read)) == (None if value is None else bytes(value.data)), key
         for room in (0, 199, 200, 2000):
             memory, sizes = memoryview(bytearray(room)), list[int | None]()
-            store.read_values_now([key], memory, sizes)
+            store._read_values_now([key], memory, sizes)
             if value is None:
                 assert sizes == [None], key
             elif len(memoryview(value.data)) > room:
@@ -199,8 +199,8 @@ def test_the_faster_reads_of_a_store_are_not_those_of_a_subclass_with_other_read
 
     store.set_now("a", b"123")
     other, memory, sizes = Reversed(store.root), bytearray(9), list[int | None]()
-    assert bytes(other.read_now("a") or b"") == b"321"
-    other.read_values_now(["a"], memoryview(memory), sizes)
+    assert bytes(other._read_now("a") or b"") == b"321"
+    other._read_values_now(["a"], memoryview(memory), sizes)
     assert (bytes(memory[:3]), sizes) == (b"321", [3])
 
 
@@ -339,8 +339,8 @@ async def test_the_new_content_of_a_file_is_never_readable_by_more_people_than_t
             (root / key).chmod(mode)
         modes.clear()
         await store.set("a", b"new")
-        store.set_values_now([("b", b"new")])
-        file = store.begin_file("c", 3)
+        store._set_values_now([("b", b"new")])
+        file = store._begin_file("c", 3)
         file.write(0, b"new")
         file.commit()
     finally:
@@ -430,18 +430,18 @@ def test_values_stored_together_take_one_lock_per_directory_and_have_versions_of
     flock = fcntl.flock
     monkeypatch.setattr(fcntl, "flock", lambda fd, kind: (locks.append(kind), flock(fd, kind))[1])
     keys = [f"c/{row}/{column}" for row in range(3) for column in range(20)]
-    store.set_values_now([(key, b"1") for key in keys])
+    store._set_values_now([(key, b"1") for key in keys])
     assert locks == [fcntl.LOCK_EX, fcntl.LOCK_UN] * 3
-    before = [store.stat_now(key) for key in keys]
-    store.set_values_now([(key, b"2") for key in keys])
-    assert all(one != other for one, other in zip(before, map(store.stat_now, keys), strict=True))
+    before = [store._stat_now(key) for key in keys]
+    store._set_values_now([(key, b"2") for key in keys])
+    assert all(one != other for one, other in zip(before, map(store._stat_now, keys), strict=True))
 
 
 def test_values_stored_together_of_which_one_fails_leave_no_temporary_file(store: LocalStore, root: Path) -> None:
     store.set_now("a/2/below", b"")
     descriptors = len(os.listdir("/dev/fd"))
     with pytest.raises(StoreError, match="other keys below"):
-        store.set_values_now([("a/1", b"1"), ("a/2", b"2"), ("a/3", b"3")])
+        store._set_values_now([("a/1", b"1"), ("a/2", b"2"), ("a/3", b"3")])
     assert not any("~" in name for name in files(root))
     assert len(os.listdir("/dev/fd")) == descriptors
 
@@ -565,11 +565,11 @@ async def test_sweep_takes_old_temporary_files_alone(store: LocalStore, root: Pa
     (root / "gone" / TEMPORARY).write_bytes(b"")
     for path in (root / "a" / ".aiozarr-write~old", root / "gone" / TEMPORARY):
         os.utime(path, (0, 0))
-    assert await store.sweep() == 2
+    assert await store._sweep() == 2
     assert files(root) == {"a", "a/b", "a/.aiozarr-write~fresh"}
 
 
-@pytest.mark.parametrize("remove", [lambda store: store.sweep(None), lambda store: store.erase_prefix("a/")])
+@pytest.mark.parametrize("remove", [lambda store: store._sweep(None), lambda store: store.erase_prefix("a/")])
 async def test_files_of_killed_writers_are_removed_and_those_of_living_ones_stay(
     remove: Callable[[LocalStore], Awaitable[Any]], store: LocalStore, root: Path
 ) -> None:
@@ -578,7 +578,7 @@ async def test_files_of_killed_writers_are_removed_and_those_of_living_ones_stay
     (root / "a" / ".aiozarr-write~killed").write_bytes(b"")
     os.utime(root / "a" / ".aiozarr-write~killed", (0, 0))
     (root / "a" / ".aiozarr-write~new").write_bytes(b"")
-    file = store.begin_file("a/written", 1)
+    file = store._begin_file("a/written", 1)
     written = next(
         path for path in (root / "a").iterdir() if path.name not in (".aiozarr-write~killed", ".aiozarr-write~new")
     )

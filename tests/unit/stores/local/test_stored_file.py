@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def opened(store: LocalStore) -> StoredFile:
-    reader = store.open_value("a")
+    reader = store._open_value("a")
     assert reader is not None
     return reader
 
@@ -79,10 +79,10 @@ def test_what_is_no_value_is_none(store: LocalStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     for key in ("missing", "folder", "pipe", ".aiozarr-write~x"):
-        assert store.open_value(key) is None
+        assert store._open_value(key) is None
     if before:
         assert len(os.listdir("/proc/self/fd")) == before
     if os.geteuid():
         (tmp_path / "a").chmod(0)
         with pytest.raises(PermissionDeniedError):
-            store.open_value("a")
+            store._open_value("a")

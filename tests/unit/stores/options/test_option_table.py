@@ -18,7 +18,7 @@ def test_numbers_and_bools_of_numpy_are_numbers_and_bools() -> None:
     )
     assert (found.max_connections, found.idle_timeout, found.connect_timeout, found.anon) == (3, 2.5, 1.0, True)
     assert type(found.max_connections) is int
-    assert gcs_options({"requester_pays": np.bool_(True), "project": "p"}, "b").payer == "p"
+    assert gcs_options({"requester_pays": np.bool_(True), "project": "p"}).payer == "p"
 
 
 @pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e300, 0, -1, True, "0s", "5 parsecs", b"1", [1]])

@@ -29,7 +29,7 @@ async def test_a_server_with_a_certificate_of_ones_own_is_read_written_and_liste
         "verify": {"client_kwargs": {"verify": str(path)}},
         "environment": {},
         "pem": {"root_certificate": authority().pem().decode()},
-        "bytes": {"client_options": {"root_certificate": authority().pem()}},
+        "bytes": {"root_certificate": authority().pem()},
         "unchecked": {"verify": False},
         "allow": {"allow_invalid_certificates": True},
     }[how]

@@ -42,17 +42,17 @@ async def test_parts_become_one_object(s3_server: LocalS3, monkeypatch: pytest.M
     s3_server.create_bucket("parts")
     body = BytesBody(11 * MIB + 7)
     async with ObjectStore("s3://parts/x", **s3_server.storage_options) as store:
-        assert store.upload_part_bytes(6 * MIB) is None
-        assert store.upload_part_bytes(body.nbytes) == 5 * MIB
-        assert store.upload_part_bytes(10_000 * 5 * MIB + 1) == 5 * MIB + 1  # S3 takes 10,000 parts
-        upload_id = await store.begin_parts("ä b")
+        assert store._upload_part_bytes(6 * MIB) is None
+        assert store._upload_part_bytes(body.nbytes) == 5 * MIB
+        assert store._upload_part_bytes(10_000 * 5 * MIB + 1) == 5 * MIB + 1  # S3 takes 10,000 parts
+        upload_id = await store._begin_parts("ä b")
         parts = [
-            await store.upload_part(
+            await store._upload_part(
                 "ä b", upload_id, number, body.part(start := number * 5 * MIB, min(5 * MIB, body.nbytes - start))
             )
             for number in range(3)
         ]
-        version = await store.complete_parts("ä b", upload_id, parts)
+        version = await store._complete_parts("ä b", upload_id, parts)
         value = await store.fetch("ä b")
         assert value is not None
         assert (bytes(value.data), value.version) == (body.data, version)
@@ -60,33 +60,33 @@ async def test_parts_become_one_object(s3_server: LocalS3, monkeypatch: pytest.M
 
 async def test_conditions_of_uploads(server: FaultServer) -> None:
     async with at(server) as store:
-        assert store.upload_part_bytes(1 << 30) is not None
-        assert store.upload_part_bytes(1 << 30, conditional=True) is None  # the probe has not tested parts
-        await store.upload("x", BytesBody(10), precondition=IfAbsent())
+        assert store._upload_part_bytes(1 << 30) is not None
+        assert store._upload_part_bytes(1 << 30, conditional=True) is None  # the probe has not tested parts
+        await store._upload("x", BytesBody(10), precondition=IfAbsent())
         with pytest.raises(PreconditionFailedError):
-            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+            await store._upload("x", BytesBody(11), precondition=IfAbsent())
         store.supports = replace(store.supports, conditional_writes=False)
         with pytest.raises(UnsupportedOperationError):
-            await store.upload("x", BytesBody(11), precondition=IfAbsent())
+            await store._upload("x", BytesBody(11), precondition=IfAbsent())
     assert server.get("bkt/root/x") == BytesBody(10).data
 
 
 async def test_aborted_parts_store_nothing(s3_server: LocalS3) -> None:
     s3_server.create_bucket("aborted")
     async with ObjectStore("s3://aborted/x", **s3_server.storage_options) as store:
-        upload_id = await store.begin_parts("a")
-        await store.upload_part("a", upload_id, 0, BytesBody(10))
-        await store.abort_parts("a", upload_id)
-        await store.abort_parts("a", upload_id)  # it is gone already
+        upload_id = await store._begin_parts("a")
+        await store._upload_part("a", upload_id, 0, BytesBody(10))
+        await store._abort_parts("a", upload_id)
+        await store._abort_parts("a", upload_id)  # it is gone already
         assert not await store.exists("a")
         with pytest.raises(StoreError):
-            await store.upload_part("a", upload_id, 0, BytesBody(10))
+            await store._upload_part("a", upload_id, 0, BytesBody(10))
 
 
 async def test_a_body_is_one_request_with_a_signed_checksum(server: FaultServer) -> None:
     body = BytesBody(3 * MIB)
     async with at(server) as store:
-        version = await store.upload("x", body)
+        version = await store._upload("x", body)
         assert version == (await store.stat("x")).version  # type: ignore[union-attr]  # it is stored
     put = server.requests[0]
     assert (put.method, put.body) == ("PUT", body.data)
@@ -101,7 +101,7 @@ async def test_over_tls_a_body_is_not_hashed() -> None:
 
     with FaultServer(tls=authority().server()) as server:
         async with at(server, verify=False) as store:
-            await store.upload("x", body := Unhashed(3 * MIB))
+            await store._upload("x", body := Unhashed(3 * MIB))
         assert server.get("bkt/root/x") == body.data
 
 
@@ -118,7 +118,7 @@ async def test_over_tls_a_body_is_not_hashed() -> None:
 def test_a_body_that_is_read_while_it_is_sent_has_no_checksum_but_crc32c(
     server: FaultServer, options: dict[str, Any], nbytes: int, can: bool
 ) -> None:
-    assert at(server, **options).can_upload(nbytes) is can
+    assert at(server, **options)._can_upload(nbytes) is can
 
 
 @pytest.mark.parametrize(
@@ -139,10 +139,10 @@ async def test_only_a_result_confirms_a_step(
     server.script = lambda request, usual: reply
     async with at(server) as store:
         steps = [
-            store.upload("x", BytesBody(10)),
-            store.begin_parts("x"),
-            store.upload_part("x", "id", 0, BytesBody(10)),
-            store.complete_parts("x", "id", []),
+            store._upload("x", BytesBody(10)),
+            store._begin_parts("x"),
+            store._upload_part("x", "id", 0, BytesBody(10)),
+            store._complete_parts("x", "id", []),
         ]
         for step in steps:
             with pytest.raises(StoreError) as caught:
@@ -161,7 +161,7 @@ async def test_an_upload_follows_the_bucket_to_its_region() -> None:
     with FaultServer(script=script) as server:
         body = BytesBody(3 * MIB)
         async with at(server) as store:
-            await store.upload("x", body)
+            await store._upload("x", body)
         assert [request.body for request in server.requests] == [body.data] * 2
         assert server.get("bkt/root/x") == body.data
 

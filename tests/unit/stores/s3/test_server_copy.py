@@ -47,13 +47,13 @@ async def test_a_large_object_is_copied_in_parts(options: dict[str, str], monkey
     data = bytes(range(256)) * 4 * 1024 * 11
     async with ObjectStore("s3://one/large", **options) as store:
         version = await store.set("a", data)
-        copied = await store.copy_from(store, "a", "b", size=len(data), if_match=version)
+        copied = await store._copy_from(store, "a", "b", size=len(data), if_match=version)
         value = await store.fetch("b")
         assert value is not None
         assert bytes(value.data) == data
         assert value.version == copied
         with pytest.raises(ChangedError):
-            await store.copy_from(store, "missing", "c", size=len(data))
+            await store._copy_from(store, "missing", "c", size=len(data))
         assert not await store.exists("c")
 
 
@@ -63,9 +63,9 @@ async def test_an_object_that_was_replaced_is_copied_and_named(options: dict[str
         await source.set("a", b"old")
 
         class Late(ObjectStore):
-            async def copy_from(self, *arguments: Any, **keywords: Any) -> Version | None:
+            async def _copy_from(self, *arguments: Any, **keywords: Any) -> Version | None:
                 await source.set("a", b"new one")
-                return await super().copy_from(*arguments, **keywords)
+                return await super()._copy_from(*arguments, **keywords)
 
         async with Late("s3://two/changed", **options) as target:
             report = await aiozarr.copy(source, target)
@@ -78,7 +78,7 @@ async def test_documents_are_fetched_if_the_server_says_of_each_copy_that_the_ob
 ) -> None:
     # Some servers compare the ETag of the condition with its quotes, or do not decode the key of the source.
     class Refusing(ObjectStore):
-        async def copy_from(self, *arguments: Any, **keywords: Any) -> Version | None:
+        async def _copy_from(self, *arguments: Any, **keywords: Any) -> Version | None:
             raise ChangedError("the object was replaced or removed before it was copied", status=412)
 
     async with ObjectStore("s3://one/kept", **options) as source, Refusing("s3://two/kept", **options) as target:
@@ -94,7 +94,7 @@ async def test_the_condition_and_the_encryption_are_headers_of_the_copy(server: 
         200, (), b"<CopyObjectResult><ETag>&quot;x&quot;</ETag></CopyObjectResult>"
     )
     async with at(server, server_side_encryption="AES256") as store:
-        version = await store.copy_from(store, "k ä", "l", size=1, if_match=Version('"v"'))
+        version = await store._copy_from(store, "k ä", "l", size=1, if_match=Version('"v"'))
     assert version == Version('"x"')
     (request,) = server.requests
     assert (request.method, request.key, request.body) == ("PUT", "bkt/root/l", b"")
@@ -123,7 +123,7 @@ async def test_only_a_result_says_that_an_object_was_copied(
     server.script = lambda request, usual: Reply(status, (), body)
     async with at(server) as store:
         with pytest.raises(error) as caught:
-            await store.copy_from(store, "k", "l", size=1)
+            await store._copy_from(store, "k", "l", size=1)
     assert type(caught.value) is error or error is StoreError
     assert getattr(caught.value, "retryable", False) == (status in (200, 503))
     assert getattr(caught.value, "status", None) == status

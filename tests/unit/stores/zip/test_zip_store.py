@@ -383,7 +383,7 @@ async def test_a_writer_that_is_killed_leaves_the_archive_as_it_was(tmp_path: Pa
     async with ZipStore(path, "a") as store:
         await store.set("a", b"newer")
     assert await read(ZipStore(path), "a") == b"newer"
-    await LocalStore(tmp_path).sweep(0)
+    await LocalStore(tmp_path)._sweep(0)
     assert os.listdir(tmp_path) == ["x.zip"]
 
 
