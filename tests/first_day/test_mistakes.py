@@ -165,7 +165,7 @@ SYNC: dict[str, Mistake] = {
         "group.create_array('x', data=values) creates an array",
     ),
     "del": (lambda p: p.group.__delitem__("temperatur"), KeyError, "there is no array .*; did you mean 'temperature'?"),
-    "number": (lambda p: p.group[0], TypeError, "a path is a str, not int"),
+    "number": (lambda p: p.group[0], TypeError, "a path must be a str, not int"),
     "reserved": (lambda p: p.group.create_group("__x"), aiozarr.InvalidKeyError, "'__x' is not a name for a new node"),
     "exists": (
         lambda p: p.group.create_array("temperature", shape=1, dtype="i4"),

@@ -49,7 +49,7 @@ def shown_progress(progress: ProgressLike, title: str) -> Iterator[ProgressCallb
         yield progress
         return
     if find_spec("rich") is None:
-        raise ImportError("progress=True draws its bar with the package rich: pip install rich", name="rich")
+        raise ImportError("progress=True needs the package rich: pip install rich", name="rich")
     with _shared_bars.adding(title) as show:
         yield show
 

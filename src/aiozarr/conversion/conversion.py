@@ -120,7 +120,7 @@ async def convert(
         StoreError, CodecError: as `View.read` and `View.write`. `resume=True` then continues where this ended.
     """
     if on_error not in ("raise", "continue"):
-        raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+        raise ValueError(f"on_error must be 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
     options = ConversionOptions(
         zarr_format, chunks, shards, codecs, dtype, casting, region, select, max_memory, max_amplification
@@ -250,4 +250,4 @@ def check_executor(executor: object) -> None:
         TypeError: it has none.
     """
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise TypeError(f"executor is a concurrent.futures.Executor or None, not {type(executor).__name__}")
+        raise TypeError(f"executor must be a concurrent.futures.Executor or None, not {type(executor).__name__}")

@@ -173,7 +173,7 @@ class ChunkLayout:
 def refuse_codec_chunk(layout: ChunkLayout) -> None:
     """Refuse a hard shape for `codec_chunk`, which no codec has."""
     if any(each is not None and each.hard for each in layout.codec.shape or ()):
-        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of the driver has chunks of its own")
+        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of this driver supports codec chunks")
 
 
 def hard_shape(shape: Sequence[int]) -> Grid:
@@ -195,7 +195,7 @@ def merge_constraints(
         where = "" if dimension is None else f" of dimension {dimension}"
         path = member if dimension is None else f"{member}[{dimension}]"
         raise SpecConflictError(
-            f"two constraints{where} differ: {a.value} and {b.value}", member=path, expected=a.value, found=b.value
+            f"conflicting constraints{where}: {a.value} and {b.value}", member=path, expected=a.value, found=b.value
         )
     return b if b.hard and not a.hard else a
 
@@ -206,7 +206,7 @@ def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDim
         return b if a is None else a
     if len(a) != len(b):
         raise SpecConflictError(
-            f"two constraints have the ranks {len(a)} and {len(b)}", member=member, expected=len(a), found=len(b)
+            f"constraints have different ranks: {len(a)} and {len(b)}", member=member, expected=len(a), found=len(b)
         )
     pairs = enumerate(zip(a, b, strict=True))
     return tuple([merge_constraints(x, y, member, dimension) for dimension, (x, y) in pairs])
@@ -214,7 +214,7 @@ def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDim
 
 def _merged_rank(a: int | None, b: int | None, member: str) -> int | None:
     if a is not None and b is not None and a != b:
-        raise SpecConflictError(f"two constraints have the ranks {a} and {b}", member=member, expected=a, found=b)
+        raise SpecConflictError(f"constraints have different ranks: {a} and {b}", member=member, expected=a, found=b)
     return b if a is None else a
 
 
@@ -228,7 +228,9 @@ def _grid(value: JSON, path: str) -> Grid:
             added = Grid(shape, ratio, None if elements is None else Constraint(elements, hard))
             grid = grid.merged(added, path)
     if grid.shape is not None and grid.aspect_ratio is not None and len(grid.shape) != len(grid.aspect_ratio):
-        raise invalid(path, f"shape and aspect_ratio have the ranks {len(grid.shape)} and {len(grid.aspect_ratio)}")
+        raise invalid(
+            path, f"shape and aspect_ratio have different ranks: {len(grid.shape)} and {len(grid.aspect_ratio)}"
+        )
     return grid
 
 
@@ -249,7 +251,7 @@ def _ratio(value: JSON, path: str) -> float | None:
         return None
     found = number(value, path)
     if found and not MIN_RATIO <= found <= MAX_RATIO:
-        raise invalid(path, f"a ratio is 0, or from {MIN_RATIO:g} to {MAX_RATIO:g}, not {found:g}")
+        raise invalid(path, f"an aspect ratio must be 0, or from {MIN_RATIO:g} to {MAX_RATIO:g}, not {found:g}")
     return found or None
 
 

@@ -113,7 +113,7 @@ async def open_any(
     given = {"path": path, **options}
     others = [name for name, value in given.items() if value] + (["mode"] if mode != "r" else [])
     if others:
-        raise TypeError(f"no other argument goes with a spec, and {', '.join(others)} is given; see its members")
+        raise TypeError(f"{', '.join(others)} cannot be used with a spec; set members of the spec instead")
     return await open_spec(target, schemes)
 
 

@@ -229,7 +229,7 @@ class TensorView:
         """
         given = list(reversed(range(self.rank))) if order is None else [self._dimension(each) for each in order]
         if sorted(given) != list(range(self.rank)):
-            raise SelectionError(f"{order!r} is no permutation of the {self.rank} dimensions")
+            raise SelectionError(f"{order!r} is not a permutation of the {self.rank} dimensions")
         return self._with(self._transform.transposed(given))
 
     @property
@@ -335,7 +335,7 @@ class TensorView:
         await self.aclose()
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
-        raise TypeError("a TensorView holds no values; `await view` or `await view.read()` gives the array")
+        raise TypeError("a TensorView does not contain values; use `await view` or `await view.read()`")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TensorView, (self._stored, self._transform))
@@ -372,7 +372,7 @@ class TensorView:
         if len(found) == 1:
             found *= self.rank
         if len(found) != self.rank:
-            raise SelectionError(f"{len(found)} numbers for {self.rank} dimensions")
+            raise SelectionError(f"expected {self.rank} numbers, one per dimension, not {len(found)}")
         return found
 
     def _translate_by(self, offsets: Any) -> TensorView:
@@ -382,7 +382,7 @@ class TensorView:
     def _label(self, labels: Any) -> TensorView:
         names = [labels] if isinstance(labels, str) else list(labels)
         if len(names) != self.rank or not all(isinstance(name, str) for name in names):
-            raise SelectionError(f"{self.rank} labels are expected, not {labels!r}")
+            raise SelectionError(f"expected {self.rank} labels, not {labels!r}")
         if (repeated := repeated_label(names)) is not None:
             raise SelectionError(f"the label {repeated!r} is not unique")
         domain = self.domain.with_labels(names)

@@ -65,7 +65,7 @@ def instrument(
     """
     global _observer
     if requests not in ("recording", True, False):
-        raise ValueError(f"requests is 'recording', True or False, not {requests!r}")
+        raise ValueError(f"requests must be 'recording', True or False, not {requests!r}")
     uninstrument()
     _observer = OperationTracer(tracer_provider, meter_provider, requests)
     add_observer(_observer)

@@ -289,6 +289,6 @@ def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
         ValueError: `copy` is False, and reading always copies.
     """
     if copy is False:
-        raise ValueError("the values are not in memory: reading them makes a copy")
+        raise ValueError("a copy cannot be avoided, because the values must be read first")
     values = np.asarray(view.read())
     return values if dtype is None else values.astype(dtype, copy=False)

@@ -55,7 +55,7 @@ class Group(Node[AsyncGroup]):
     if not TYPE_CHECKING:
 
         def __setitem__(self, name: object, values: object) -> NoReturn:
-            raise TypeError(f"{name!r} is not assigned to; group.create_array({name!r}, data=values) creates an array")
+            raise TypeError(f"{name!r} cannot be assigned; use group.create_array({name!r}, data=values)")
 
     def __delitem__(self, name: str) -> None:
         """Delete the node `name` and everything below it; errors are the same as for `aiozarr.Group.delete`."""

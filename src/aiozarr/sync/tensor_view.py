@@ -111,7 +111,7 @@ class TensorView:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
-            raise ValueError("the values are not in memory: reading them makes a copy")
+            raise ValueError("a copy cannot be avoided, because the values must be read first")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 

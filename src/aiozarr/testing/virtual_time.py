@@ -123,10 +123,10 @@ class _VirtualSelector(selectors.DefaultSelector):
         if self._busy is not None and self._busy():
             ready = super().select(self._patience)
             if not ready:
-                raise DeadlockError(f"threads are at work, and reported nothing for {self._patience} s")
+                raise DeadlockError(f"threads are running but reported nothing for {self._patience} s")
             return ready
         if timeout is None:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
-            raise DeadlockError(f"nothing can happen any more; waiting tasks: {', '.join(waiting) or 'none'}")
+            raise DeadlockError(f"nothing can wake the loop any more; waiting tasks: {', '.join(waiting) or 'none'}")
         self._loop.advance(timeout)
         return []

@@ -114,14 +114,17 @@ async def copy(
             inside the other.
     """
     if verify not in ("size", "checksum", None):
-        raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
+        raise ValueError(f"verify must be 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
-        raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+        raise ValueError(f"on_error must be 'raise' or 'continue', not {on_error!r}")
     if (skip_equal or size_only) and not (overwrite or delete):
         name = "skip_equal" if skip_equal else "size_only"
-        raise ValueError(f"{name} goes with overwrite or delete: objects that differ are replaced")
+        raise ValueError(
+            f"{argument(name, True)} needs {argument('overwrite', True)} or {argument('delete', True)}, because it "
+            "replaces objects that differ"
+        )
     if not isinstance(path, str):
-        raise TypeError(f"path is a str, not {type(path).__name__}")
+        raise TypeError(f"path must be a str, not {type(path).__name__}")
     rules = CopyRules(
         KeyFilter(include, exclude),
         overwrite=overwrite,
@@ -202,7 +205,7 @@ async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if not destination.supports.writable:
         raise UnsupportedOperationError("the destination cannot be written", store=destination.url)
     if read_back and not destination.supports.readable:
-        message = f"{argument('verify', 'checksum')} reads back, which this store cannot"
+        message = f"{argument('verify', 'checksum')} reads objects back, but the destination cannot be read"
         raise UnsupportedOperationError(message, store=destination.url)
     await check_disjoint(source, destination)
 
@@ -227,7 +230,7 @@ async def copy_one(
     copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
     to_store = copier.scheduled_destination
     url, overwrite = destination.url_of(key), argument("overwrite", True)
-    occupied = CopyError(f"there is an object {url}; {overwrite} replaces it")
+    occupied = CopyError(f"{url} already exists; {overwrite} replaces it")
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
     is_equal = rules.size_only and stored is not None and stored.size == entry.size is not None

@@ -66,7 +66,7 @@ class CopyReport:
         head = f"{objects} ({documents}), {cost}"
         lines = [f"not written (dry run): {head}" if self.dry_run else head]
         for count, what in (
-            (self.skipped, "at the destination already"),
+            (self.skipped, "already at the destination"),
             (self.server_side, "copied by the server itself"),
             (self.missing_chunks, "chunks missing in the source"),
             (self.deleted, "to delete from the destination" if self.dry_run else "deleted from the destination"),

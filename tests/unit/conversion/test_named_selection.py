@@ -113,7 +113,7 @@ async def test_an_interrupted_selection_continues_with_the_same_selection_only(t
         ({"time": None}, TypeError, "is NoneType"),
         ({"time": True}, TypeError, "is bool"),
         ({3: slice(1)}, TypeError, "select has the key 3"),
-        ("time=0:24", TypeError, "select is a mapping by dimension name, such as .*, not str"),
+        ("time=0:24", TypeError, "select must be a mapping of dimension names, such as .*, not str"),
         ({"time": slice(0, 10, 2)}, ValueError, "select has the step 2 for dimension 'time'"),
         ({"time": "::2"}, ValueError, "has the step 2"),
         ({"lat": "60.5:45"}, ValueError, r"select\['lat'\]: '60.5:45' has a colon"),

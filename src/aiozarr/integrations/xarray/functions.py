@@ -217,9 +217,9 @@ async def open_many(
         ValueError: `combine` has another value, or the data sets cannot be combined.
     """
     if combine not in ("by_coords", "nested", None):
-        raise ValueError(f"combine is 'by_coords', 'nested' or None, not {combine!r}")
+        raise ValueError(f"combine must be 'by_coords', 'nested' or None, not {combine!r}")
     if combine is None and combine_options:
-        raise TypeError("combine_options go with combine='by_coords' or 'nested'")
+        raise TypeError("combine_options need combine='by_coords' or combine='nested'")
     each = list(targets)
     # The opening of all targets is one call to the I/O thread, so the first error ends it.
     opened = await run(
@@ -245,9 +245,11 @@ async def _fetch(
     """Fetch the groups that opening needs, and return them with the keywords that remain for xarray."""
     rest = dict(options)
     if "engine" in rest:
-        raise TypeError("the engine is aiozarr here: engine= goes with xarray.open_dataset")
+        raise TypeError(
+            "engine= is not supported, because the engine is always aiozarr; for others use xarray.open_dataset"
+        )
     if rest.pop("mode", "r") not in ("r", "r+"):
-        raise ValueError("opening reads, with mode='r'; Dataset.to_zarr writes")
+        raise ValueError("mode must be 'r', because opening only reads; write with Dataset.to_zarr")
     rest |= rest.pop("backend_kwargs", None) or {}
     own = {name: rest.pop(name) for name in _OPTION_NAMES if name in rest}
     dropped = own.get("drop_variables")

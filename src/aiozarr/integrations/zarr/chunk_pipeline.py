@@ -270,7 +270,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         array: Any = values.as_ndarray_like()
         assert self._layout is not None
         if not all([type(item[0]) is StorePath for item in batch]):
-            _note_fallback("a byte getter that is no path of a store")
+            _note_fallback("a byte getter that is not a StorePath")
             return None
         if prototype.buffer is not cpu.Buffer or prototype.nd_buffer is not cpu.NDBuffer:
             _note_fallback("buffers of another kind")
@@ -326,7 +326,7 @@ def _count(counter: Counter[str], name: str) -> int:
 def _note_fallback(reason: str, error: Exception | None = None) -> None:
     """Count a fallback to zarr-python's own pipeline, and log it if the reason is new."""
     log = _logger.info if _count(_fallbacks, reason) == 1 else _logger.debug
-    log("left to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
+    log("falling back to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
 
 
 async def _invalidate(batch: Sequence[Any]) -> None:
