@@ -15,8 +15,8 @@ class Progress(NamedTuple):
     Attributes:
         done: stored objects that are complete.
         total: stored objects that the operation touches.
-        bytes_done: bytes of array elements in place (copy: bytes of objects).
-        bytes_total: bytes of all of them.
+        bytes_done: bytes of array elements that are complete; in a copy, bytes of objects.
+        bytes_total: bytes of all elements or objects that the operation touches.
     """
 
     done: int

@@ -112,12 +112,12 @@ class ConversionReport:
     Attributes:
         arrays: number of arrays at the destination.
         groups: number of groups at the destination.
-        tasks: tasks that were run. Each wrote the whole stored objects of one region.
-        skipped: tasks that an interrupted conversion had done before.
-        bytes: bytes of elements that the tasks wrote, intermediate arrays included.
+        tasks: number of tasks that ran. Each wrote the whole stored objects of one region.
+        skipped: number of tasks that an interrupted conversion had already finished.
+        bytes: bytes of elements that the tasks wrote, including intermediate arrays.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
-        requests: requests over a network, with repetitions, of all processes. Local reads and writes are not requests.
+        requests: requests over a network by all processes, including retries. Local reads and writes are not counted.
         seconds: wall time.
         notes: remarks, by the path of the array they are about.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).

@@ -79,9 +79,9 @@ class ChunkLayout:
         rank: number of dimensions; None if unknown.
         inner_order: dimensions in the order of elements in a chunk, the slowest first.
         grid_origin: index of the first element of a chunk.
-        read: chunks that can be read by themselves: the inner chunks of shards.
-        write: chunks that are stored as one object: shards, where there are shards.
-        codec: blocks inside chunks, which no codec here has.
+        read: the smallest chunks that can be read separately: the inner chunks of shards.
+        write: chunks that are stored as one object: shards, if the array has them.
+        codec: blocks inside chunks, which no codec of the driver supports.
     """
 
     rank: int | None = None
@@ -114,10 +114,10 @@ class ChunkLayout:
         return layout
 
     def merged(self, other: ChunkLayout, member: str) -> ChunkLayout:
-        """Return both layouts together; hard constraints replace soft ones, and the first of two soft ones holds.
+        """Return the merged layout: hard constraints replace soft ones, and the first of two soft constraints wins.
 
         Raises:
-            SpecConflictError: two hard constraints, or the ranks, differ.
+            SpecConflictError: two hard constraints or the ranks differ.
         """
         rank = _merged_rank(self.rank, other.rank, member)
         merged = ChunkLayout(
@@ -131,17 +131,17 @@ class ChunkLayout:
         return merged._with_known_rank(member)
 
     def grid(self, usage: Usage) -> Grid:
-        """Return the constraints on the chunks of a usage."""
+        """Return the constraints on chunks for `usage`."""
         return {"read": self.read, "write": self.write, "codec": self.codec}[usage]
 
     @property
     def read_chunk_shape(self) -> tuple[int, ...] | None:
-        """Lengths of the chunks that can be read by themselves; None if a dimension has none."""
+        """Lengths of the smallest chunks that can be read; None if a dimension is unconstrained."""
         return _values(self.read.shape)
 
     @property
     def write_chunk_shape(self) -> tuple[int, ...] | None:
-        """Lengths of the chunks that are stored as one object; None if a dimension has none."""
+        """Lengths of the chunks that are stored as one object; None if a dimension is unconstrained."""
         return _values(self.write.shape)
 
     def to_json(self) -> dict[str, JSON]:

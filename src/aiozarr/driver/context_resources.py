@@ -41,12 +41,13 @@ class CachePool:
 
 
 class Context:
-    """Resources by name. Specs with the same `Context` as their `context` share its cache pools.
+    """Resources by name. Specs whose `context` is the same `Context` share its cache pools.
 
-    `Context({"cache_pool": {"total_bytes_limit": 100_000_000}})`; a name may have a suffix, as in `cache_pool#remote`.
+    For example `Context({"cache_pool": {"total_bytes_limit": 100_000_000}})`. A name may have a suffix, as in
+    `cache_pool#remote`.
 
     Raises:
-        InvalidSpecError: a resource is unknown, or a member of one is not valid.
+        InvalidSpecError: a resource is unknown or has an invalid member.
     """
 
     def __init__(self, spec: Mapping[str, JSON] | None = None) -> None:
@@ -71,7 +72,7 @@ class Context:
     def resource(self, kind: str, value: JSON, path: str) -> dict[str, Any]:
         """Return the settings and storage options of the resource that a member names or describes.
 
-        None stands for the resource of the context; without one, the result is empty.
+        None means the context's own resource of this kind; if there is none, the result is empty.
         """
         return self._resource(kind, kind if value is None else value, path)[1]
 
@@ -89,7 +90,7 @@ class Context:
         return name, {} if name is not None and value is None else RESOURCES[kind][1](value, path)
 
     def extended(self, other: Context) -> Context:
-        """Return the context with the resources of `other`, which replace those of the same name."""
+        """Return the context with the resources of `other`, which replace resources of the same name."""
         return Context({**self._resources, **other._resources})
 
     def __repr__(self) -> str:

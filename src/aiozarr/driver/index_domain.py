@@ -60,7 +60,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class IndexDomain:
-    """The indices of a view: `Dimension` per dimension."""
+    """The indices of a view, with a `Dimension` for each dimension."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -170,12 +170,12 @@ class IndexDomain:
         return found
 
     def merged(self, other: IndexDomain, member: str) -> IndexDomain:
-        """Return the domain that satisfies both. Explicit bounds must be equal; they replace implicit ones.
+        """Return the domain that satisfies both domains. Explicit bounds must be equal, and replace implicit bounds.
 
-        Labels must be equal, or one of them "".
+        Labels must be equal, or one of them must be "".
 
         Raises:
-            SpecConflictError: no domain does.
+            SpecConflictError: no domain satisfies both.
         """
         conflict = SpecConflictError(
             f"the domains {self} and {other} differ", member=member, expected=self.to_json(), found=other.to_json()

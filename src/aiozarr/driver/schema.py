@@ -56,7 +56,7 @@ class Unit:
         """Return the unit of `"4 nm"`, `4` or `[4, "nm"]`.
 
         Raises:
-            InvalidSpecError: it is none of these.
+            InvalidSpecError: `value` has another form.
         """
         if isinstance(value, str):
             return cls.parse_text(value, path)
@@ -318,10 +318,10 @@ class Schema:
         return schema.with_rank(None, path)
 
     def with_rank(self, rank: int | None, path: str) -> Schema:
-        """Return the schema with the rank that its members, and `rank`, have.
+        """Return the schema with the common rank of its members and `rank`.
 
         Raises:
-            SpecConflictError: they differ.
+            SpecConflictError: the ranks differ.
         """
         layout, units = self.chunk_layout, self.dimension_units
         given = {
@@ -342,7 +342,7 @@ class Schema:
         """Return the schema with this data type.
 
         Raises:
-            SpecConflictError: it has another one.
+            SpecConflictError: the schema has another data type.
         """
         if dtype is not None and self.dtype not in (None, dtype):
             raise SpecConflictError(

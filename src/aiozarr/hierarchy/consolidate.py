@@ -76,7 +76,7 @@ async def consolidate_metadata(
 
     Args:
         target: a URL, a local path, or a `Store`.
-        path: the group's path below that.
+        path: the group's path inside `target`.
         zarr_format: the format of the group; None: detected from the stored documents. If the group has none, a node
             below it determines the format, and the group gets a document.
         storage_options: options of the store, for a URL.
@@ -84,10 +84,10 @@ async def consolidate_metadata(
 
     Raises:
         NodeNotFoundError: there is no node.
-        NodeTypeError: there is an array, or a node below is of another format than the group.
+        NodeTypeError: the node is an array, or a node below it has another format than the group.
         InvalidMetadataError, UnsupportedMetadataError: a document below cannot be read.
         UnsupportedOperationError: the store cannot list or cannot write.
-        PreconditionFailedError: another program changed the group meanwhile, again and again.
+        PreconditionFailedError: another program kept changing the group.
         UnknownSchemeError, InvalidKeyError, StoreError, TypeError, ValueError: as `open`.
     """
     check_format(zarr_format)

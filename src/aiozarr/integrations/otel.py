@@ -72,7 +72,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """End `instrument`. Operations that have begun are traced to their end."""
+    """Undo `instrument`. Operations that have begun are traced to their end."""
     global _observer
     if _observer is not None:
         remove_observer(_observer)

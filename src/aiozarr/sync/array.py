@@ -210,7 +210,7 @@ class ArrayBlockIndexer(ArrayIndexer):
 
 
 class View(UnreadValues):
-    """Elements of an array, as numpy's indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
+    """Selected elements of an array, indexed as in numpy; see `aiozarr.View`. `view.read()` reads them."""
 
     __slots__ = ("_array", "_async")
 

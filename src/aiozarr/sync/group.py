@@ -21,9 +21,9 @@ D = TypeVar("D")
 class Group(Node[AsyncGroup]):
     """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` deletes.
 
-    A group reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and
-    `len` work as in a dict. All but `get` list the store. A missing child is a `NodeNotFoundError` that is also a
-    `KeyError`.
+    A group can be read like a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get`
+    and `len` work as in a dict. All of these except `get` list the store. A missing child is a `NodeNotFoundError` that
+    is also a `KeyError`.
     """
 
     metadata = Forwarded(AsyncGroup, lambda group: group.metadata)

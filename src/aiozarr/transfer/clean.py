@@ -35,12 +35,11 @@ _PROBE_NAME = re.compile(PROBE_PREFIX + "([0-9a-f]{1,12})-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Leftover:
-    """A temporary file or object, or an unfinished upload, that a process of aiozarr has not removed.
+    """A temporary file or object, or an unfinished upload, that an aiozarr process did not remove.
 
     Attributes:
-        kind: "file": the unfinished content of a file or of a zip archive; "object": the probe object of a test for
-            conditional writes;
-            "upload": an upload in parts.
+        kind: "file": unfinished content of a file or zip archive; "object": the probe object of a test for conditional
+            writes; "upload": an upload in parts.
         location: the path of a file, or the URL of an object.
         nbytes: its size in bytes; None if it is not known.
         seconds: its age.

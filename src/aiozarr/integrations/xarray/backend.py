@@ -46,11 +46,11 @@ _OTHER_NAMES = ("mode", "store", "engine", "cache_members")
 class AiozarrBackendEntrypoint(BackendEntrypoint):
     """Opens Zarr hierarchies: all documents, then all coordinates and times, each in one schedule.
 
-    The keywords are those of xarray's own engine for Zarr, and these:
+    It accepts the keywords of xarray's own Zarr engine, and in addition:
 
     - `settings`: the `aiozarr.Settings` of all reads.
     - `max_coordinate_bytes`: the bytes of coordinates and times that are read at opening.
-    - `group_filter`: a glob; a tree contains the groups whose path it matches, and those above them.
+    - `group_filter`: a glob; a tree contains the groups whose path it matches, and the groups above them.
     """
 
     description = "Open Zarr hierarchies with aiozarr, also awaited"
@@ -65,7 +65,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return True only for objects of aiozarr, so that installing it changes no default."""
+        """Return True for aiozarr's own objects only, so that installing aiozarr does not change defaults."""
         return isinstance(filename_or_obj, Store | hierarchy.Group | sync.Group | OpenedGroups)
 
     def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
@@ -74,7 +74,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
         Raises:
             NodeNotFoundError: there is no group; also a `FileNotFoundError`.
             MetadataError, StoreError: a document could not be read.
-            TypeError: there is no such keyword.
+            TypeError: a keyword is unknown.
         """
         opened, decoding = _open(filename_or_obj, options, deep=False)
         return _decode_group(opened.groups[0], decoding, opened.options)

@@ -50,9 +50,9 @@ class PipelineUsage:
     """Counts of the reads and writes of the pipeline in this process.
 
     Attributes:
-        reads: selections that were read by aiozarr.
-        writes: selections that were written by aiozarr.
-        fallbacks: arrays and selections that zarr-python's own pipeline handled, by reason.
+        reads: number of selections read through aiozarr.
+        writes: number of selections written through aiozarr.
+        fallbacks: number of arrays and selections that zarr-python's own pipeline handled, by reason.
     """
 
     reads: int
@@ -71,12 +71,12 @@ def usage() -> PipelineUsage:
 
 
 def enable() -> Any:
-    """Have zarr-python read and write through aiozarr all arrays that are opened or created from now on.
+    """Let zarr-python read and write through aiozarr, for all arrays that are opened or created from now on.
 
-    Settings are those of `aiozarr.Settings` below `aiozarr` of zarr-python's configuration:
+    Set fields of `aiozarr.Settings` below `aiozarr` in zarr-python's configuration:
     `zarr.config.set({"aiozarr.max_requests": 64})`, or `ZARR_AIOZARR__MAX_REQUESTS=64` in the environment.
 
-    Returns: a context manager that restores the former pipeline at its end, for use with `with`.
+    Returns: a context manager for `with`, which restores the former pipeline at its end.
     """
     from zarr.registry import register_pipeline
 
