@@ -66,7 +66,8 @@ class Members:
 
     def _refuse_unknown(self) -> None:
         for name in self._rest:
-            hint = did_you_mean(name, self._known, f"expected one of {', '.join(self._known) or 'none'}")
+            known = f"expected one of {', '.join(self._known)}" if self._known else "expected an empty object"
+            hint = did_you_mean(name, self._known, known)
             raise invalid(self.at(str(name)), f"unknown member {str(name)!r}; {hint}")
 
 
