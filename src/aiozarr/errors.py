@@ -193,7 +193,7 @@ class InvalidKeyError(StoreError):
 
 
 class ThrottledError(StoreError):
-    """The server asked for fewer requests (429, 503) at every attempt, or for a pause that is too long.
+    """The server throttled every attempt (429, 503), or demanded a pause that is too long.
 
     A pause is too long if the next attempt would begin later than `Settings.retry_seconds` after the first.
     """
@@ -208,7 +208,7 @@ class StoreTimeoutError(StoreError, TimeoutError):
 
 
 class ShortReadError(StoreError):
-    """The response had fewer bytes than it announced or than the request asked for."""
+    """The response had fewer bytes than it announced or than were requested."""
 
     retryable = True
 

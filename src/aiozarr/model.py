@@ -181,7 +181,7 @@ def check_key(key: str, *, store: str | None = None) -> str:
     """Return `key` if it is a valid store key.
 
     A key has 1 to 1,024 bytes of UTF-8 without NUL. Single `/` separate its segments, and no segment is empty, `.` or
-    `..`. These rules are stricter than those of the v3 core specification, "Abstract store interface".
+    `..`. These rules are stricter than the rules of the v3 core specification, "Abstract store interface".
 
     Raises:
         TypeError: `key` is not a str.

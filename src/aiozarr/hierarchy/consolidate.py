@@ -70,9 +70,10 @@ async def consolidate_metadata(
     Opening the group then reads the whole tree with one request. Format 2 stores consolidated metadata in
     `.zmetadata`, format 3 in the group's own `zarr.json`, as zarr-python does.
 
-    Later changes by aiozarr anywhere in the tree, also through targets further down, update the consolidated metadata
-    too. Other programs may not update them; consolidate again then. Groups below that have no document get one, because
-    readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are replaced.
+    Later changes through aiozarr anywhere in the tree, also through targets further down, update the consolidated
+    metadata too. Other programs may not update them; in this case consolidate again. Groups below that have no document
+    get one, because readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are
+    replaced.
 
     Args:
         target: a URL, a local path, or a `Store`.

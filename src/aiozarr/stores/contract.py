@@ -180,8 +180,8 @@ class Store(ABC):
     def url_of(self, path: str) -> str:
         """Return the URL of the node or object at `path`, which has no slash at its end.
 
-        The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as those of
-        buckets, overrides this.
+        The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as a bucket,
+        overrides this.
         """
         return f"{self.url.removesuffix('/')}/{percent_encoded(path.encode())}" if path else self.url
 

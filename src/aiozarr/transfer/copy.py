@@ -48,10 +48,10 @@ async def copy(
 ) -> CopyReport:
     """Copy everything below `source` to `destination`, with the same keys and bytes, many objects at a time.
 
-    Each object appears whole or not at all. Metadata documents are written last, those of the deepest nodes first and
-    the root's at the very end. A document is written only if everything below its node was copied, so a reader that
-    sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
-    object, and none of the later documents.
+    Each object appears whole or not at all. Metadata documents are written last, beginning with the deepest nodes and
+    ending with the root. A document is written only if everything below its node was copied, so a reader that sees a
+    node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written object,
+    and none of the later documents.
 
     The copy has one consistent state of the source. Objects that change after the source was listed are copied again,
     until documents and chunks match. If the source only grows, the copy has an earlier state.

@@ -59,7 +59,9 @@ async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) ->
         assert (await selected(sample, selection))[1].shape == shape
     with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
         await selected(sample, {"depth": "0"})
-    with pytest.raises(SelectionError, match=r"'time' of .*/air cannot be selected by coordinate: there is no array"):
+    with pytest.raises(
+        SelectionError, match=r"'time' of .*/air cannot be selected by coordinate, because .* no array of this name"
+    ):
         await selected(sample, {"time": "0.5..2.0"})
     with pytest.raises(SelectionError, match="air has 3 dimensions, and --select has 4 items"):
         await selected(sample, ("0", "1", "2", "3"))
@@ -80,13 +82,13 @@ def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
         (["0:1", "lat=0"], 2, "several selections name their dimensions"),
         (["0:1", "0:1"], 2, "several selections name their dimensions"),
         (["time=0:1", "0=1"], 1, "'time' and '0' select from the same dimension"),
-        (["time=2:2"], 1, "the indexes 2:2 select nothing of dimension 'time', which has the length 4"),
+        (["time=2:2"], 1, "the indexes 2:2 select nothing from dimension 'time', which has length 4"),
         (
             ["lat=30:60"],
             1,
-            "30:60 select nothing of dimension 'lat', which has the length 6; did you mean the coordinates 30..60?",
+            "30:60 select nothing from dimension 'lat', which has length 6; did you mean the coordinates 30..60?",
         ),
-        (["lat=30"], 1, "index 30 is outside of dimension 'lat', which has the length 6; did you mean the coordinates"),
+        (["lat=30"], 1, "index 30 is outside dimension 'lat', which has length 6; did you mean the coordinates"),
     ],
 )
 @pytest.mark.parametrize("command", ["cat", "convert", "plan"])

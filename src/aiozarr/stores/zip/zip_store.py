@@ -22,8 +22,8 @@ ZipMode: TypeAlias = Literal["r", "w", "a", "x"]
 class ZipStore(Store):
     """The members of a zip archive.
 
-    An archive on the local disk can be read and written. Modes are those of `zipfile`: "r" reads, "w" replaces any
-    archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
+    An archive on the local disk can be read and written. Modes are the same as in `zipfile`: "r" reads, "w" replaces
+    any archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
     temporary file, which replaces the archive when the store is closed, whole or not at all. Until then only the stores
     of this process see them. Values can be replaced and erased: the directory never has two members of one name, and
     their bytes stay in the file until it is copied. If another process has changed the archive, closing raises
