@@ -38,7 +38,6 @@ MADE = {
         ("[;=,] ?", "split"),
         (r"""(?i:secret|other)[^\s<>"'&;,)\]}]*""", "sub"),
     ),
-    "stores/option_table.py:_as_seconds": ((r"(?:(?<!\d)(\d+)\s*([A-Za-z]+)\s*)+", "fullmatch"),),
     "stores/reference/columns.py:parse_coordinates": (
         (rf"{COORDINATE}/{COORDINATE}(?:\n{COORDINATE}/{COORDINATE})*+", "fullmatch"),
     ),

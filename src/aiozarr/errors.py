@@ -172,7 +172,7 @@ class PreconditionFailedError(StoreError):
     """A conditional write found another version of the object, or an object that should not exist. Read it again."""
 
 
-class PermissionDeniedError(StoreError):
+class PermissionDeniedError(StoreError, PermissionError):
     """The credentials are valid but do not allow this operation (403). It is never read as a missing chunk."""
 
 
@@ -180,7 +180,7 @@ class UnauthenticatedError(StoreError):
     """The store rejects the credentials (401, an unknown key, an expired token that could not be renewed)."""
 
 
-class UnsupportedOperationError(StoreError):
+class UnsupportedOperationError(StoreError, NotImplementedError):
     """The store does not support this operation; `store.supports` lists its capabilities."""
 
 
@@ -282,8 +282,8 @@ class ChildNotFoundError(NodeNotFoundError, KeyError):
     """A group has no node of this name; also a `KeyError`."""
 
 
-class NodeExistsError(NodeError):
-    """Something is already stored at the path of a new node. `overwrite=True` erases it and creates the node."""
+class NodeExistsError(NodeError, FileExistsError):
+    """The path of a new node has stored data. `overwrite=True` removes that data and creates the node."""
 
 
 class NodeTypeError(NodeError):

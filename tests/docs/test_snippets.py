@@ -203,10 +203,13 @@ def test_a_block_that_is_not_run_says_why() -> None:
 
 
 def test_modules_that_pages_need_are_installed_with_the_tests() -> None:
-    groups = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
     needed = {module for page in PAGES for module in modules_needed(blocks_of(page.read_text("utf-8")))}
     needed = {module.replace(".", "-") for module in needed}  # opentelemetry.sdk is in opentelemetry-sdk
-    missing = needed - {re.split(r"[>=\[]", name)[0] for name in groups["test"]}
+    listed = [*groups["test"], *groups["demo"], *(name for names in extras.values() for name in names)]
+    names = [name for name in listed if isinstance(name, str)]
+    missing = needed - {re.split(r"[>=\[]", name)[0] for name in names}
     assert not missing, "add these to the dependency group `test` in pyproject.toml"
 
 

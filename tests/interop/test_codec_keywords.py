@@ -14,7 +14,7 @@ import zarr
 import zarr.codecs as zc
 
 from aiozarr import sync
-from aiozarr.codecs import GzipCodec
+from aiozarr.codecs.gzip import GzipCodec
 
 with warnings.catch_warnings(action="ignore"):  # zarr-python warns of codecs that are not in the specification
     import zarr.codecs.numcodecs as zn

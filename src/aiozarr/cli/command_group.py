@@ -40,7 +40,7 @@ OTHER_NAMES = {
     "check": "'diff' compares two stores, 'verify' decodes all chunks, 'validate' checks metadata",
     "du": "'info' counts the stored objects and bytes of an array or group",
     "stat": "'ls -l' shows the size and version of an object",
-    "completion": "your shell's completion script comes from: _AIOZARR_COMPLETE=bash_source aiozarr (or zsh, fish)",
+    "completion": "_AIOZARR_COMPLETE=bash_source aiozarr prints the completion script (or zsh_source, fish_source)",
     "migrate": "zarr-python's 'zarr migrate v3' migrates in place, 'aiozarr convert --zarr-format 3' writes a copy",
 }
 """The remedy for names that are not commands, but that other tools or earlier versions have."""

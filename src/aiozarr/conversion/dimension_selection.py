@@ -97,7 +97,7 @@ def text_of(part: slice, separator: str) -> str:
 
 
 def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str, Any], *, name: str) -> slice:
-    """Return the part of a dimension whose coordinates lie between the bounds, which are included.
+    """Return the part of a dimension whose coordinates are between the bounds, both bounds included.
 
     Numbers with `units` such as `days since 2000-01-01` are times, which cftime decodes.
 

@@ -93,8 +93,8 @@ async def select_parts(nodes: Nodes, parts: Mapping[str, Any]) -> dict[str, tupl
     Args:
         nodes: the arrays, and the groups above them. The coordinates of a dimension are in the array of its name and
             length, beside the array or in the nearest group above.
-        parts: a parsed selection. If the root is an array, the number of a dimension is a name as well. A
-            one-dimensional array without dimension names has its own name as that of its dimension.
+        parts: a parsed selection. If the root is an array, the number of a dimension is a name as well. If a
+            one-dimensional array has no dimension names, its own name is the name of its dimension.
 
     Raises:
         SelectionError: no array has a dimension of a name, two names select from one dimension, or nothing is selected;
@@ -147,7 +147,7 @@ def dimension_numbers(path: str, array: Array, parts: Mapping[str, Any]) -> dict
 
 
 def _check_known(root: Array | Group, arrays: Mapping[str, Array], unknown: set[str]) -> None:
-    """Refuse names that are those of no dimension."""
+    """Refuse the names that no array has as the name of a dimension."""
     if not unknown:
         return
     known = list(dict.fromkeys([name for path in arrays for name in dimension_names(path, arrays[path]) if name]))
@@ -181,8 +181,8 @@ class _Coordinates:
             coordinates = await self._find(path, own, length)
             if coordinates is None:
                 raise SelectionError(
-                    f"dimension {own!r} of {array.url} cannot be selected by coordinate, because its group and "
-                    f"the groups above have no array of this name with one dimension of length {length}"
+                    f"dimension {own!r} of {array.url} cannot be selected by coordinate, because no array of this name "
+                    f"and length {length} is stored next to it or in a group above"
                 )
             return await self._compare(coordinates, part, name)
         try:

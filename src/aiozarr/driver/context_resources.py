@@ -156,9 +156,7 @@ def _limit(value: JSON, path: str) -> int | None:
 
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
     files = refuse("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment instead")
-    source = refuse(
-        "credentials of instances and containers are found automatically, after credentials in the environment"
-    )
+    source = refuse("credentials of instances and containers are found automatically, after the environment")
     with Members(value, path) as members:
         kind = members.take("type", text, "default")
         if kind not in ("default", "anonymous", "profile"):
@@ -177,23 +175,15 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 _requests = _one("max_requests", "limit", _limit)
 # TensorStore counts the first attempt, too.
-_NO_DELAYS = "it would have no effect, because aiozarr chooses the delays between attempts"
-_attempts = _one(
-    "retries",
-    "max_retries",
-    lambda value, path: integer(value, path, 1) - 1,
-    initial_delay=_NO_DELAYS,
-    max_delay=_NO_DELAYS,
+_NO_QUEUE = "it would have no effect, because writes are not cached"
+_delays = dict.fromkeys(
+    ("initial_delay", "max_delay"), "it would have no effect, because aiozarr chooses the delays between attempts"
 )
+_attempts = _one("retries", "max_retries", lambda value, path: integer(value, path, 1) - 1, **_delays)
 RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
     "cache_pool": (
         "used",
-        _one(
-            "limit",
-            "total_bytes_limit",
-            lambda x, at: integer(x, at, 0),
-            queued_for_writeback_bytes_limit="it would have no effect, because writes are not cached",
-        ),
+        _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), queued_for_writeback_bytes_limit=_NO_QUEUE),
     ),
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
     "memory_key_value_store": ("refused", refuse("a process has a single memory store for each path")),
@@ -214,7 +204,7 @@ def parse_bound(value: JSON, path: str) -> Bound | str:
     """Return a revalidation bound: true, false, "open" or a Unix time.
 
     Raises:
-        InvalidSpecError: it is none of these.
+        InvalidSpecError: it is another value.
     """
     if isinstance(value, bool):
         return value

@@ -15,7 +15,7 @@ from aiozarr.settings import Settings
 from aiozarr.stores.memory_store import MemoryStore
 
 FORMATS = {"zarr3": "zarr3", "zarr2": "zarr", "zarr": "zarr", "auto": "auto"}
-"""The drivers of URL pipelines, with those of specs."""
+"""The drivers of URL pipelines, with the drivers of specs."""
 SCHEMES = ("file", "memory", "http", "https", "s3", "gs")
 
 
@@ -109,7 +109,7 @@ def parse_url(url: str, path: str, context: Context) -> KvStore:
 def split_pipeline(url: str) -> tuple[str, str, str] | None:
     """Return the URL of the store, the driver and the further path of a pipeline such as `s3://bucket/a/|zarr3:`.
 
-    Returns: None if the URL is no pipeline.
+    Returns: None if the URL is not a pipeline.
 
     Raises:
         InvalidSpecError: the last part is not a driver.

@@ -1,4 +1,4 @@
-"""The names of storage options: ours and those of fsspec's file systems, in a table per kind of store."""
+"""The names of storage options, ours and fsspec's, in a table per kind of store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Option:
         obstore: other names that obstore has for it, without the prefix of the cloud. They are unknown here, and the
             error suggests our name. Options of stores of obstore are translated by them.
         ours_only: True if fsspec's file system has no such option.
-        spelled: our values with those of fsspec's file system, if they differ.
+        spelled: our values with the values of fsspec's file system, if they differ.
         about: one line of the documentation.
     """
 
@@ -55,7 +55,7 @@ class Option:
 
 
 def option(kind: Kind = "text", *, default: Any = None, shown: bool = True, **how: Any) -> Any:
-    """Return the field of a record of given options for one `Option`, whose name is that of the field.
+    """Return the field of a record of given options for one `Option`, which has the name of the field.
 
     Args:
         kind: type of its value.

@@ -502,7 +502,7 @@ class CopyDestination:
                     message = f"consolidated metadata above {self._store.url} could not be rewritten: {error}"
                     raise CopyError(message) from error
         if not self.rules.dry_run:
-            if not self.counters.failed and self.record.is_kept:
+            if self.record.is_kept:
                 await self._store_record()
             await (self.journal.flush() if self.counters.failed else self.journal.remove())
         if self.rules.resume and isinstance(self._store, LocalStore) and not self.rules.dry_run:
@@ -510,6 +510,12 @@ class CopyDestination:
             await self._store._sweep(None)
 
     async def _store_record(self) -> None:
+        if self.counters.failed:
+            # The objects that were copied are equal, so the next copy does not transfer them again.
+            with suppress(StoreError):
+                async with aclosing(self.destination.scan()) as entries:
+                    async for entry in entries:
+                        self.record.add_final(entry)
         documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing
         for entry in await map_concurrently(self.destination.stat, documents):
             if entry is not None:

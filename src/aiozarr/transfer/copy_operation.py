@@ -349,7 +349,8 @@ class CopyOperation:
             self._add_missing(entry)
             return
         is_changed = copied.changed or entry.key in self._changes.later
-        self._add_copied(entry, copied.size, is_changed=is_changed, is_recorded=value is None and not is_changed)
+        is_as_listed = value is None or entry.key in self._changes.confirmed
+        self._add_copied(entry, copied.size, is_changed=is_changed, is_recorded=is_as_listed and not is_changed)
 
     def _add_missing(self, entry: Entry) -> None:
         if self.objects is not None:

@@ -40,6 +40,7 @@ class DocumentChanges:
         later: the keys of kept documents that the source has replaced since.
         node_paths: the paths of the nodes of the last listing, and those above them.
         skipped: documents that the destination has already.
+        confirmed: keys of kept documents that were read between two equal listings, so they are as listed.
     """
 
     def __init__(self, destination: CopyDestination) -> None:
@@ -55,6 +56,7 @@ class DocumentChanges:
         """Forget the previous listing."""
         self.node_paths: set[str] = set()
         self.skipped: list[Entry] = []
+        self.confirmed: set[str] = set()
         self._keys: set[str] = set()
         self._on_pages: set[str] = set()
         self._count = self._sum = 0
@@ -106,6 +108,7 @@ class DocumentChanges:
                     listed_again += hash(entry)
             if listed_again != self._sum:
                 return
+            self.confirmed.update([entry.key for entry in unread if entry.key in read and entry.version is not None])
         self._on_pages.clear()
 
     async def find(self, documents: Sequence[Entry]) -> set[str]:

@@ -129,6 +129,7 @@ def test_each_argument_that_a_message_names_is_an_option_of_a_command() -> None:
 
 # Arguments that no command can leave or give wrongly.
 NOT_IN_THE_COMMAND_LINE = {"--max-amplification", "--destination-option"}
+NOT_IN_THE_COMMAND_LINE |= {"--codecs", "--filters", "--compressors", "--compressor"}
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,7 @@ async def test_names_may_be_numbers_and_unknown_ones_are_listed(sample: Path) ->
         assert (await selected(sample, selection))[1].shape == shape
     with pytest.raises(SelectionError, match="its dimensions are time, lat, lon"):
         await selected(sample, {"depth": "0"})
-    with pytest.raises(
-        SelectionError, match=r"'time' of .*/air cannot be selected by coordinate, because .* no array of this name"
-    ):
+    with pytest.raises(SelectionError, match=r"'time' of .*/air cannot be selected by coordinate, because no array"):
         await selected(sample, {"time": "0.5..2.0"})
     with pytest.raises(SelectionError, match="air has 3 dimensions, and --select has 4 items"):
         await selected(sample, ("0", "1", "2", "3"))

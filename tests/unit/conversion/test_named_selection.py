@@ -139,7 +139,7 @@ async def test_a_dimension_without_coordinates_is_selected_by_index_only() -> No
     await source.erase_prefix("lat/")
     await aiozarr.consolidate_metadata(source)
     with pytest.raises(
-        SelectionError, match=r"'lat' of .*t2m cannot be selected by coordinate, because .* no array of this name"
+        SelectionError, match=r"'lat' of .*t2m cannot be selected by coordinate, because no array"
     ) as it:
         await aiozarr.convert(source, MemoryStore(), select={"lat": "1..2"})
     assert it.value.__notes__ == ["selecting from the array 't2m'"]

@@ -129,6 +129,26 @@ def test_an_interrupted_mirror_leaves_no_wrong_record(how: dict[str, Any]) -> No
     assert copied(source, destination, **how).objects == 0
 
 
+@HOW
+async def test_documents_of_arrays_on_several_pages_are_recorded(
+    server: GcsServer, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    url, options = "gs://b/x", server.storage_options
+    await aiozarr.create_array(url, data=[*range(1, 1201)], chunks=(1,), storage_options=options)
+    counts = [(await aiozarr.copy(url, tmp_path / "x", source_options=options, **how)).objects for _ in range(3)]
+    assert counts == [1201, 0, 0]
+
+
+@HOW
+def test_a_failed_object_is_the_only_one_that_the_next_copy_transfers(how: dict[str, Any]) -> None:
+    source, destination = FakeStore(TREE), FakeStore()
+    destination.faults = on_key("c/005", aiozarr.PermissionDeniedError("no"))
+    report = copied(source, destination, on_error="continue", **how)
+    assert report.failed
+    destination.faults = None
+    assert copied(source, destination, **how).objects == len(TREE) - report.objects
+
+
 async def test_local_copies_have_no_record(tmp_path: Path) -> None:
     await filled(str(tmp_path / "x"), None)
     for _ in range(2):
