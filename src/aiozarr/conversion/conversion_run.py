@@ -123,9 +123,7 @@ class ConversionRun:
         """
         url = self._root.url
         if not await self._load_done():
-            raise CopyError(
-                f"{url} contains no prepared conversion: either it was never prepared, or it is already finished"
-            )
+            raise CopyError(f"{url} contains no prepared conversion; it was not prepared, or is already finished")
         missing = sum([flags.count(0) for flags in self._journal.done])
         if missing:
             total = sum(map(len, self._journal.done))

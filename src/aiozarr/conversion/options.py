@@ -135,11 +135,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
     is_cast = data_type != metadata.data_type
     has_shards = _MAKERS[zarr_format] is _v3
     keeps_shards = options.shards is None and source.shards is not None
-    notes = (
-        []
-        if has_shards or not keeps_shards
-        else [f"format {zarr_format} does not support shards, so each chunk is stored as an object"]
-    )
+    notes = [] if has_shards or not keeps_shards else [f"format {zarr_format} has no shards, so chunks are objects"]
     keeps_shards = keeps_shards and has_shards
     chunks, shards = _result_chunks(source, shape, options, keeps_shards=keeps_shards)
     given: dict[str, Any] = {"shape": tuple(shape), "chunks": chunks, "shards": shards}
@@ -327,9 +323,7 @@ def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:
     if grid.name == "rectilinear":
         lengths = tuple(grid.configuration["chunk_shapes"])
     if tuple(shape) != source.shape and not all(isinstance(length, int) for length in lengths):
-        raise ValueError(
-            f"the chunks of the source have different lengths; set {argument('chunks')} to convert a region"
-        )
+        raise ValueError(f"chunks of the source have different lengths; set {argument('chunks')} to convert a region")
     return lengths
 
 
@@ -341,9 +335,7 @@ def _by_name(source: Array, lengths: Sequence[Any], given: Mapping[str, Any], ar
             value = given[name]
             found.append(None if value is None else as_index(value))
         elif isinstance(length, tuple):
-            raise ValueError(
-                f"{argument} of the source have different lengths; give a length for the dimension {name!r}"
-            )
+            raise ValueError(f"{argument} of the source have different lengths; give one for dimension {name!r}")
         else:
             found.append(length)
     return tuple(found)

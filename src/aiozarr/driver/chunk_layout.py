@@ -228,9 +228,7 @@ def _grid(value: JSON, path: str) -> Grid:
             added = Grid(shape, ratio, None if elements is None else Constraint(elements, hard))
             grid = grid.merged(added, path)
     if grid.shape is not None and grid.aspect_ratio is not None and len(grid.shape) != len(grid.aspect_ratio):
-        raise invalid(
-            path, f"shape and aspect_ratio have different ranks: {len(grid.shape)} and {len(grid.aspect_ratio)}"
-        )
+        raise invalid(path, f"shape has rank {len(grid.shape)}, but aspect_ratio has {len(grid.aspect_ratio)}")
     return grid
 
 

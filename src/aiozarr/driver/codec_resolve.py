@@ -127,9 +127,7 @@ def _resolve_bytes_codec(codec: CodecSpec, item_bytes: int | None, member: str) 
         elif shuffle is None:
             shuffle = "noshuffle"
         else:
-            raise invalid(
-                member, f"blosc needs a typesize for {shuffle!r} here, because it follows a codec that compresses"
-            )
+            raise invalid(member, f"blosc needs a typesize for {shuffle!r}, because it follows a codec that compresses")
     if shuffle is None:
         shuffle = "bitshuffle" if typesize == 1 else "shuffle"
     options: dict[str, JSON] = {"cname": "lz4", "clevel": 5, "blocksize": 0, **codec.options, "shuffle": shuffle}

@@ -66,8 +66,7 @@ class Members:
 
     def _refuse_unknown(self) -> None:
         for name in self._rest:
-            known = f"expected one of {', '.join(self._known)}" if self._known else "expected an empty object"
-            hint = did_you_mean(name, self._known, known)
+            hint = did_you_mean(name, self._known, f"expected one of {', '.join(self._known) or '(none)'}")
             raise invalid(self.at(str(name)), f"unknown member {str(name)!r}; {hint}")
 
 

@@ -145,9 +145,7 @@ def _of_url(scheme: str, rest: str, url: str, path: str, context: Context) -> Kv
 
 def _zipped(archive: KvStore, path: str, member: str) -> KvStore:
     if not archive.path or (archive.base == "memory://" and "/" not in archive.path):
-        raise invalid(
-            member, "an archive must be a file in a store, as in memory://name/data.zip or s3://bucket/data.zip"
-        )
+        raise invalid(member, "an archive must be in a store, as in memory://name/data.zip or s3://bucket/data.zip")
     base = archive.target
     json = {"driver": "zip", "base": archive.to_json()}
     return replace(archive, base=f"zip::{base}", path=path.strip("/"), json=json)
@@ -177,9 +175,7 @@ REFUSED = {
         "host_header": "the host of 'endpoint' is always sent",
         "use_conditional_write": "writes are always conditional where necessary",
     },
-    "zip": {
-        "cache_pool": "it would have no effect, because archives are not cached; set the cache_pool of the spec instead"
-    },
+    "zip": {"cache_pool": "it would have no effect, because archives are not cached; set the spec's cache_pool"},
 }
 """Further members that aiozarr refuses, each with the reason."""
 

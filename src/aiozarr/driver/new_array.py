@@ -304,9 +304,7 @@ def effective_layout(
         read = Grid()
         if found.read_shape is not None and metadata.codecs.sharding_height:
             if len(found.read_shape) != rank:
-                raise invalid(
-                    "metadata.codecs", f"inner chunks of shape {list(found.read_shape)} must have the rank {rank}"
-                )
+                raise invalid("metadata.codecs", f"inner chunks of shape {list(found.read_shape)} need rank {rank}")
             if not exact or _names_serializer(metadata.codecs):
                 read = hard_shape(found.read_shape)
         implied = replace(implied, inner_order=order, read=read)

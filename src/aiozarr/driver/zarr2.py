@@ -254,9 +254,7 @@ def _completed(compressor: JSON) -> JSON:
 def _common_rank(given: Mapping[str, JSON], path: str) -> int | None:
     ranks = {name: len(given[name]) for name in ("shape", "chunks") if name in given}
     if len(set(ranks.values())) > 1:
-        raise invalid(
-            f"{path}.chunks", f"expected {ranks['shape']} chunk lengths, one per dimension, not {ranks['chunks']}"
-        )
+        raise invalid(f"{path}.chunks", f"expected {ranks['shape']} chunk lengths, not {ranks['chunks']}")
     return next(iter(ranks.values()), None)
 
 

@@ -97,9 +97,7 @@ async def clean(
                 directory = await in_thread(lambda: os.path.dirname(os.path.realpath(path)))
                 return await _clean_directory(directory, store.url, is_deep=False, delete=delete)
             if isinstance(store, WrapperStore):
-                raise UnsupportedOperationError(
-                    f"clean does not support the wrapper {store!r}; use the store inside it", store=store.url
-                )
+                raise UnsupportedOperationError(f"clean needs the store inside {store!r}", store=store.url)
             return await _clean_objects(engine.scheduled(store, settings, report), delete=delete)
 
     return await run(work, timeout=settings.timeout)

@@ -119,10 +119,7 @@ async def copy(
         raise ValueError(f"on_error must be 'raise' or 'continue', not {on_error!r}")
     if (skip_equal or size_only) and not (overwrite or delete):
         name = "skip_equal" if skip_equal else "size_only"
-        raise ValueError(
-            f"{argument(name, True)} needs {argument('overwrite', True)} or {argument('delete', True)}, because it "
-            "replaces objects that differ"
-        )
+        raise ValueError(f"{argument(name, True)} needs {argument('overwrite', True)} or {argument('delete', True)}")
     if not isinstance(path, str):
         raise TypeError(f"path must be a str, not {type(path).__name__}")
     rules = CopyRules(

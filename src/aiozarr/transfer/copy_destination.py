@@ -150,8 +150,7 @@ class CopyDestination:
         rules = self.rules
         if rules.resume and not self.journal.is_kept:
             raise UnsupportedOperationError(
-                f"{argument('resume', True)} needs a destination that supports listing and erasing",
-                store=self._store.url,
+                f"{argument('resume', True)} needs a destination that can list and erase", store=self._store.url
             )
         if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
             await self._store._sweep(None)

@@ -113,9 +113,7 @@ def _patterns(given: str | Iterable[str], option: str) -> tuple[str, ...]:
         if not isinstance(pattern, str):
             raise TypeError(f"{option} must be one or more patterns, such as 'air/*', not {type(pattern).__name__}")
         if not pattern or len(pattern) > MAX_PATTERN_CHARACTERS:
-            raise ValueError(
-                f"a pattern of {option} must have 1 to {MAX_PATTERN_CHARACTERS} characters, not {len(pattern)}"
-            )
+            raise ValueError(f"{option} patterns need 1 to {MAX_PATTERN_CHARACTERS} characters, not {len(pattern)}")
         if pattern.startswith("/"):
             raise ValueError(f"{option}={pattern!r} matches nothing, because keys do not begin with a slash")
     return patterns

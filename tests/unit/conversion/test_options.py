@@ -103,7 +103,7 @@ def test_shards_are_not_lost_without_a_word() -> None:
     metadata, note = result_metadata(array(shards=(4, 6)), (8, 12), ConversionOptions(zarr_format=2))
     assert (made(metadata).chunks, note) == (
         (2, 3),
-        "format 2 does not support shards, so each chunk is stored as an object",
+        "format 2 has no shards, so chunks are objects",
     )
     with pytest.raises(TypeError, match="shards is an option of format 3") as caught:
         result(array(2), shards="auto")

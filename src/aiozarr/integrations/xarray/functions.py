@@ -246,9 +246,7 @@ async def _fetch(
     """Fetch the groups that opening needs, and return them with the keywords that remain for xarray."""
     rest = dict(options)
     if "engine" in rest:
-        raise TypeError(
-            "engine= is not supported, because the engine is always aiozarr; for others use xarray.open_dataset"
-        )
+        raise TypeError("the engine is always aiozarr; use engine= in xarray.open_dataset instead")
     if rest.pop("mode", "r") not in ("r", "r+"):
         raise ValueError("mode must be 'r', because opening only reads; write with Dataset.to_zarr")
     rest |= rest.pop("backend_kwargs", None) or {}

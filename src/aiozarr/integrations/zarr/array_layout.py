@@ -50,13 +50,9 @@ def resolve_layout(array_metadata: Any) -> ArrayLayout:
 
     for codec in _codecs_of(array_metadata):
         if not type(codec).__module__.startswith(("zarr.", "numcodecs.")):
-            raise UnsupportedArrayError(
-                f"the codec {type(codec).__qualname__} is not part of zarr-python", reason="codec"
-            )
+            raise UnsupportedArrayError(f"{type(codec).__qualname__} is not part of zarr-python", reason="codec")
         if getattr(codec, "subchunk_write_order", "morton") == "colexicographic":
-            raise UnsupportedArrayError(
-                "inner chunks cannot be written in colexicographic order", reason="order of inner chunks"
-            )
+            raise UnsupportedArrayError("colexicographic order is not supported", reason="order of inner chunks")
     documents = array_metadata.to_buffer_dict(default_buffer_prototype())
     return _resolve(tuple([(key, value.to_bytes()) for key, value in documents.items()]))
 
