@@ -5,7 +5,7 @@ async with aiozarr.open_array("s3://bucket/data.zarr", "temperature") as arr:
     block = await arr[0, 100:200]
 ```
 
-`aiozarr.sync` has the same names, blocking.
+`aiozarr.sync` has the same functions and classes, blocking.
 """
 
 from __future__ import annotations

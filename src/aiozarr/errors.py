@@ -45,8 +45,8 @@ class _DeclaredFields(Exception):
 class AiozarrError(_DeclaredFields):
     """The base of all errors that aiozarr raises about data, stores and specifications.
 
-    Each class takes its own fields by keyword and no others. Mistakes in a call (a wrong keyword, a wrong type) stay
-    `TypeError` and `ValueError`.
+    Each class accepts only its own fields, as keywords. Mistakes in a call, such as a wrong keyword or type, are a
+    `TypeError` or `ValueError`.
 
     Attributes:
         message: the text without the fields.
@@ -126,7 +126,7 @@ class located:  # noqa: N801  # used as a verb in `with`, like contextlib.suppre
 
 
 class StoreError(AiozarrError):
-    """An operation of a store failed: the network, the disk or the server did not do it.
+    """A store operation failed because of the network, the disk or the server.
 
     Attributes:
         store: URL of the store, without secrets.
@@ -138,7 +138,7 @@ class StoreError(AiozarrError):
         request_id: the server's own id of the request, if it sent one.
         retryable: True if the same request may succeed later; aiozarr repeats such requests within `Settings.retries`
             and `Settings.retry_seconds`.
-        retry_after: seconds to wait that the server asked for, at most 3,600.
+        retry_after: seconds that the server asked to wait, at most 3,600.
         target: URL of the object that a reference names, without secrets; None if the key is not a reference.
     """
 
@@ -169,7 +169,7 @@ class StoreError(AiozarrError):
 
 
 class PreconditionFailedError(StoreError):
-    """A conditional write found another version, or a value although the key should have had none. Read again first."""
+    """A conditional write found another version of the object, or an object that should not exist. Read it again."""
 
 
 class PermissionDeniedError(StoreError, PermissionError):
@@ -181,7 +181,7 @@ class UnauthenticatedError(StoreError):
 
 
 class UnsupportedOperationError(StoreError, NotImplementedError):
-    """The store does not have this operation; `store.supports` lists the operations that it has."""
+    """The store does not support this operation; `store.supports` lists its capabilities."""
 
 
 class UnknownSchemeError(UnsupportedOperationError, ValueError):
@@ -193,7 +193,7 @@ class InvalidKeyError(StoreError):
 
 
 class ThrottledError(StoreError):
-    """The server asked for fewer requests (429, 503) at every attempt, or for a pause that is too long.
+    """The server throttled every attempt (429, 503), or demanded a pause that is too long.
 
     A pause is too long if the next attempt would begin later than `Settings.retry_seconds` after the first.
     """
@@ -208,7 +208,7 @@ class StoreTimeoutError(StoreError, TimeoutError):
 
 
 class ShortReadError(StoreError):
-    """The response had fewer bytes than it announced or than the request asked for."""
+    """The response had fewer bytes than it announced or than were requested."""
 
     retryable = True
 
@@ -247,7 +247,7 @@ class EraseError(StoreError):
 
     @classmethod
     def from_failures(cls, failures: Mapping[str, StoreError], store: str) -> EraseError:
-        """Return the error of `failures`, at least one; its location fields are those of the first."""
+        """Return the error for `failures`, of which there is at least one, with the location fields of the first."""
         key, first = next(iter(failures.items()))
         return cls(
             f"{len(failures)} {'keys' if len(failures) > 1 else 'key'} could not be removed, first {key!r}: "
@@ -275,7 +275,7 @@ class NodeError(AiozarrError):
 
 
 class NodeNotFoundError(NodeError, FileNotFoundError):
-    """The path has no array and no group."""
+    """There is no array or group at the path."""
 
 
 class ChildNotFoundError(NodeNotFoundError, KeyError):
@@ -287,7 +287,7 @@ class NodeExistsError(NodeError, FileExistsError):
 
 
 class NodeTypeError(NodeError):
-    """The node is a group and not an array, or an array and not a group, or lies below an array."""
+    """The node is a group and not an array, or an array and not a group, or is below an array."""
 
 
 class MetadataError(AiozarrError):
@@ -319,7 +319,7 @@ class InvalidMetadataError(MetadataError):
 
 
 class UnsupportedMetadataError(MetadataError):
-    """The document is valid but uses a feature that aiozarr lacks: an unknown extension, codec or data type.
+    """The document is valid but uses a feature that aiozarr does not support: an unknown extension, codec or data type.
 
     Attributes:
         point: the extension point, such as `codec` or `data_type`.
@@ -375,7 +375,7 @@ class CodecError(AiozarrError):
     Attributes:
         codec: the codec's name.
         store: the store's URL.
-        key: the key of the object that holds the bytes.
+        key: the key of the object that contains the bytes.
         range: the byte range of the bytes in that object; None for all of it.
     """
 

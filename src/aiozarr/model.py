@@ -92,8 +92,7 @@ class Value:
         version: version of the object; None if the store has no versions.
         size: size of the complete object in bytes; None if unknown, as in an HTTP response without total length.
         status: HTTP status of the response, for events; None for stores without one.
-        cache_checks: for bytes from a cache that records see through, the requests that have checked them, 0 or 1;
-            None for others.
+        cache_checks: number of requests that validated bytes from a cache, 0 or 1; None for bytes from elsewhere.
     """
 
     data: Buffer
@@ -111,10 +110,10 @@ class Entry:
         key: key of the object.
         size: size in bytes; None if the listing has no sizes.
         version: version of the object; None if the listing has no versions.
-        below_link: number of segments at the key's end that lie behind a link to a directory; 0 if none do. A deletion
-            removes only the link.
-        fault: why this is not an object that can be read, although its place is taken: a link that cannot be followed,
-            or a name that is not a key. Empty for objects.
+        below_link: number of trailing segments of the key that are behind a link to a directory; 0 without a link. A
+            deletion removes only the link.
+        fault: why something is stored here that cannot be read: a link that cannot be followed, or a name that is not a
+            key. Empty for objects.
     """
 
     key: str
@@ -154,7 +153,7 @@ class Supports:
         readable: `fetch` and all operations that use it.
         writable: `set`, `erase` and all operations that use them.
         listable: `scan`, `list`, `list_dir`, `list_prefix`.
-        partial_reads: `fetch` of a range transfers only this range. Otherwise it returns the right bytes too, but may
+        partial_reads: `fetch` of a range transfers only this range. Otherwise it returns the same bytes, but may
             transfer the complete object for each range.
         clipped_reads: `fetch` of a `Range` that ends beyond the object returns the bytes up to its end. Otherwise the
             engine requests the whole object where it does not know the size.
@@ -182,7 +181,7 @@ def check_key(key: str, *, store: str | None = None) -> str:
     """Return `key` if it is a valid store key.
 
     A key has 1 to 1,024 bytes of UTF-8 without NUL. Single `/` separate its segments, and no segment is empty, `.` or
-    `..`. These rules are stricter than those of the v3 core specification, "Abstract store interface".
+    `..`. These rules are stricter than the rules of the v3 core specification, "Abstract store interface".
 
     Raises:
         TypeError: `key` is not a str.

@@ -14,7 +14,7 @@ PACKAGES = ("aiozarr", "obstore", "aiohttp", "fsspec", "s3fs", "gcsfs", "google-
 NO_SERVER = "none"
 
 # Skips of tests that state what stores of another kind say: nothing is lacking there.
-_OTHER_KIND = ("can be written to", "can be listed", "is no BlockingStore")
+_OTHER_KIND = ("can be written to", "can be listed", "is not a BlockingStore")
 # How the statements end that a store refuses what it does not claim.
 _REFUSAL = "says so"
 

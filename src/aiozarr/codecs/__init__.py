@@ -1,7 +1,6 @@
-"""Codecs, for authors of their own: the base classes and the registry.
+"""Base classes and the registry of codecs, for authors of new codecs.
 
-The codecs of aiozarr have no classes here, because `codecs=` names them as metadata documents do, for example
-`codecs=["zstd"]`.
+aiozarr's own codecs have no classes here. Name them as metadata documents do, for example `codecs=["zstd"]`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class ArraySpec:
 
     @fork_safe_cached_property
     def nbytes(self) -> int:
-        """Number of bytes of the elements, or of the references to variable ones; exact at any size."""
+        """Number of bytes of the elements, or of the references to variable elements, as an unbounded integer."""
         return self.size * self.dtype.itemsize
 
     @fork_safe_cached_property
@@ -77,7 +77,7 @@ class Codec(ABC):
 
     Attributes:
         name: the name in documents.
-        default_configuration: the parameters of a new array's codec that is given by its name alone.
+        default_configuration: the configuration in a new array, if the codec is given by name only.
     """
 
     name: ClassVar[str]
@@ -138,7 +138,7 @@ class ArrayArrayCodec(Codec):
         """Return the decoded array, which may be a view; `spec` is the decoded representation."""
 
     def encode_region(self, region: Region, spec: ArraySpec) -> Region | None:
-        """Return the region of the encoded array that holds `region` of the decoded array.
+        """Return the region of the encoded array that contains `region` of the decoded array.
 
         A codec that returns regions must decode each of them with `decode` and a spec of that region's shape.
 

@@ -15,8 +15,8 @@ class Progress(NamedTuple):
     Attributes:
         done: stored objects that are complete.
         total: stored objects that the operation touches.
-        bytes_done: bytes of array elements in place (copy: bytes of objects).
-        bytes_total: bytes of all of them.
+        bytes_done: bytes of array elements that are complete; in a copy, bytes of objects.
+        bytes_total: bytes of all elements or objects that the operation touches.
     """
 
     done: int
@@ -49,7 +49,7 @@ def shown_progress(progress: ProgressLike, title: str) -> Iterator[ProgressCallb
         yield progress
         return
     if find_spec("rich") is None:
-        raise ImportError("progress=True draws its bar with the package rich: pip install rich", name="rich")
+        raise ImportError("progress=True needs the package rich: pip install rich", name="rich")
     with _shared_bars.adding(title) as show:
         yield show
 

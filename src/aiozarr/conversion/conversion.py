@@ -59,11 +59,11 @@ async def convert(
 ) -> ConversionReport:
     """Convert the array or the tree at `source` into a new one at `destination`.
 
-    Everything that no argument changes stays as it is: the format of each node, chunks, shards, codecs, the order of
-    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. Files in groups that
-    belong to no node are left out, and `ConversionReport.notes` names them. The work is split into
-    tasks, whose regions consist of whole stored objects of the destination. Each object is written once and whole, by
-    one task. Metadata documents are written last, so a conversion that is interrupted never looks complete.
+    Everything that the arguments do not change is kept: the format of each node, chunks, shards, codecs, the order of
+    elements, chunk keys, attributes, dimension names, fill values and consolidated metadata. Files in groups that do
+    not belong to a node are not copied; `ConversionReport.notes` names them. The work is split into tasks, whose
+    regions consist of whole stored objects of the destination. Each object is written once and whole, by one task.
+    Metadata documents are written last, so a conversion that is interrupted never looks complete.
 
     If reading regions of the destination would read the source more than `max_amplification` times, the conversion
     goes through intermediate arrays, by the algorithm of the package rechunker. `plan_conversion` shows the stages.
@@ -72,55 +72,58 @@ async def convert(
         source: a URL, a local path, or a `Store`: an array, or a group with everything below it.
         destination: the location of the result, in the same forms. It must be empty unless `overwrite` or `resume` is
             true.
-        zarr_format: the format of the result: 3, 2 or 1. None: that of each node of the source.
+        zarr_format: the format of the result: 3, 2 or 1. None: each node keeps its format.
         chunks: chunks of the result in a form of `create_array`, or lengths by dimension name such as `{"time": -1}`,
-            in which the other dimensions keep theirs. None: the same as the source's.
+            where other dimensions keep their lengths. None: the same as the source's.
         shards: shards of the result, in the same forms. False: none. None: the same as the source's, which must be
             multiples of the chunks. Formats 1 and 2 have no shards, so the inner chunks become the stored objects.
         codecs: codecs of the result, in a form of `create_array`. None: the source's codecs where the format of the
             result has them, else the defaults. For formats 2 and 1: one compressor, after filters.
-        dtype: the type of the result's elements; None: that of the source.
+        dtype: the type of the result's elements; None: the same as the source's.
         casting: the rule of the cast, as in `View.write`: "checked" raises for the first value out of range.
             The fill value is checked before anything is stored, the values of each region before it is written.
-        region: slices of the source, as in `source[region]`: only these elements become the result. Arrays only.
-        select: the part of each dimension that becomes the result, by the name of the dimension, such as
-            `{"time": "2020-06..2020-08", "lat": "60..45", "x": slice(0, 24)}`. Integers and slices are indexes. A text
-            has the form of the option `--select`: `"0:24"` is a slice of indexes, `"45..60"` is a range of coordinates
-            with both bounds included. A single index or coordinate keeps the dimension, with length 1. Every array that
-            has the dimension is cut, coordinates included. The coordinates of a dimension are the values of the
-            one-dimensional array of its name, beside the array or above it. If the source is a single array, the number
-            of a dimension is a name too: `{"0": slice(0, 24)}`.
+        region: slices of the source, as in `source[region]`: only these elements are converted. For a single array
+            only.
+        select: the part of each dimension to convert, by the name of the dimension, such as `{"time":
+            "2020-06..2020-08", "lat": "60..45", "x": slice(0, 24)}`. Integers and slices are indexes. A string has the
+            form of the option `--select`: `"0:24"` is a slice of indexes, `"45..60"` is a range of coordinates with
+            both bounds included. A single index or coordinate keeps the dimension, with length 1. Every array that has
+            the dimension is cut, coordinates included. The coordinates of a dimension are the values of the
+            one-dimensional array of its name, in the same group or a group above. If the source is a single array, the
+            number of a dimension also works as its name: `{"0": slice(0, 24)}`.
         executor: where tasks run: any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` or
             `distributed.Client.get_executor()`. None: in this process. Other processes must reach both stores.
-        max_memory: bytes of chunks and values that one process holds at most. None: `Settings.max_bytes_in_flight`.
+        max_memory: the most bytes of chunks and values that one process holds in memory. None:
+            `Settings.max_bytes_in_flight`.
         max_amplification: the largest ratio of bytes read to bytes of the source without intermediate arrays.
         temporary: the location of intermediate arrays, which are erased at the end. None: below the destination.
         overwrite: first erase everything stored at the destination.
-        resume: continue an interrupted conversion with equal arguments, and skip the tasks that were done. If there is
-            none, begin.
+        resume: continue an interrupted conversion with the same arguments, and skip finished tasks. If there is none,
+            start from the beginning.
         on_error: "raise" stops at the first task that fails; "continue" runs the others, and the report names it.
             The documents of an array with a failed task are not written.
-        progress: called with `Progress`: tasks and their bytes. True draws a bar, with the extra `cli`.
+        progress: called with `Progress`: tasks and their bytes. True draws a progress bar (needs the extra `cli`).
         source_options: options of the source, for a URL, as fsspec's users pass them.
         destination_options: options of the destination, for a URL.
         settings: limits and policies.
 
     Raises:
         NodeNotFoundError: there is no node at `source`.
-        NodeExistsError: something is stored at `destination`. The message says what `overwrite=True` would delete.
+        NodeExistsError: something is stored at `destination`. The message names the objects that `overwrite=True` would
+            delete.
         CopyError: an interrupted conversion with other arguments is stored there, or the executor has lost its workers.
-        TypeError, ValueError: an argument has a wrong type or value; a value would lose its fraction by the cast; the
-            source overlaps with the destination.
-        SelectionError: no array has a dimension of `select`, or nothing of it is selected, or its coordinates are
-            missing or cannot be compared.
+        TypeError, ValueError: an argument has a wrong type or value; the cast would lose the fraction of a value;
+            source and destination overlap.
+        SelectionError: no array has a dimension of `select`, the selection is empty, or coordinates are missing or
+            cannot be compared.
         ImportError: `select` has times, and the package cftime is not installed.
         OverflowError: a value or the fill value is out of the range of `dtype`.
         InvalidMetadataError, UnsupportedMetadataError: the format of the result lacks a data type or a codec.
         LimitError: one stored object of the result needs more than `max_memory`.
-        StoreError, CodecError: as `View.read` and `View.write`. `resume=True` then continues where this ended.
+        StoreError, CodecError: as `View.read` and `View.write`. `resume=True` then continues the conversion.
     """
     if on_error not in ("raise", "continue"):
-        raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+        raise ValueError(f"on_error must be 'raise' or 'continue', not {on_error!r}")
     check_executor(executor)
     options = ConversionOptions(
         zarr_format, chunks, shards, codecs, dtype, casting, region, select, max_memory, max_amplification
@@ -165,8 +168,8 @@ async def plan_conversion(
 ) -> ConversionPlan:
     """Return the plan of a conversion: stages, tasks, bytes, requests, amplification and memory.
 
-    Reads metadata of the source only. `print` and notebooks show the plan as a table. Arguments and errors are those of
-    `convert`.
+    Only the metadata of the source is read. `print` and notebooks show the plan as a table. Arguments and errors are
+    the same as for `convert`.
     """
     options = ConversionOptions(
         zarr_format, chunks, shards, codecs, dtype, casting, region, select, max_memory, max_amplification
@@ -250,4 +253,4 @@ def check_executor(executor: object) -> None:
         TypeError: it has none.
     """
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise TypeError(f"executor is a concurrent.futures.Executor or None, not {type(executor).__name__}")
+        raise TypeError(f"executor must be a concurrent.futures.Executor or None, not {type(executor).__name__}")

@@ -48,8 +48,8 @@ class ConversionJournal(Journal):
             raise self._damaged_error()
         if stored["fingerprint"] != self._fingerprint:
             raise CopyError(
-                f"{self._store.store.url} holds an interrupted conversion with other arguments, or of a source that "
-                f"has changed since; {argument('overwrite', True)} erases what it has written and begins again"
+                f"{self._store.store.url} contains an interrupted conversion with other arguments, or of a source "
+                f"that has changed since; {argument('overwrite', True)} erases its results and starts over"
             )
         if not _are_runs_of(stored["done"], [len(flags) for flags in self.done]):
             raise self._damaged_error()
@@ -60,9 +60,9 @@ class ConversionJournal(Journal):
 
     def _damaged_error(self) -> CopyError:
         return CopyError(
-            f"{JOURNAL_KEY!r} of {self._store.store.url}, the journal of an interrupted conversion, is damaged or of "
-            f"an earlier release, so that {argument('resume', True)} cannot continue it; "
-            f"{argument('overwrite', True)} erases what the conversion has written and begins again"
+            f"{JOURNAL_KEY!r} of {self._store.store.url}, the journal of an interrupted conversion, is damaged or "
+            f"from an earlier release, so {argument('resume', True)} cannot continue it; "
+            f"{argument('overwrite', True)} erases the results of the conversion and starts over"
         )
 
     async def add(self, number: int, task: int) -> None:
@@ -112,12 +112,12 @@ class ConversionReport:
     Attributes:
         arrays: number of arrays at the destination.
         groups: number of groups at the destination.
-        tasks: tasks that were run. Each wrote the whole stored objects of one region.
-        skipped: tasks that an interrupted conversion had done before.
-        bytes: bytes of elements that the tasks wrote, intermediate arrays included.
+        tasks: number of tasks that ran. Each wrote the whole stored objects of one region.
+        skipped: number of tasks that an interrupted conversion had already finished.
+        bytes: bytes of elements that the tasks wrote, including intermediate arrays.
         bytes_read: bytes that were received from stores.
         bytes_written: bytes that were sent to stores.
-        requests: requests over a network, with repetitions, of all processes. Local reads and writes are not requests.
+        requests: requests over a network by all processes, including retries. Local reads and writes are not counted.
         seconds: wall time.
         notes: remarks, by the path of the array they are about.
         failed: the regions that could not be converted, with the error of each (`on_error="continue"` only).

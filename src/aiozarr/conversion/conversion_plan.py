@@ -24,7 +24,7 @@ class ConversionPlan(ConversionWork):
         arrays: number of arrays.
         groups: number of groups.
         stages: the passes, in the order in which they run.
-        max_memory: bytes that one process holds at most.
+        max_memory: the most bytes that one process holds in memory.
         notes: remarks, by the path of the array they are about.
     """
 
@@ -54,8 +54,8 @@ class ConversionPlan(ConversionWork):
         Consolidated metadata are written too, if the source has them. The call may be repeated after an error.
 
         Raises:
-            CopyError: some tasks have not run, and the message says how many; or the conversion was not prepared, or
-                has been finished.
+            CopyError: some tasks have not run (the message says how many), or the conversion was not prepared or is
+                already finished.
             StoreError: a request has failed.
         """
 

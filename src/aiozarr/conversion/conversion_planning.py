@@ -178,7 +178,7 @@ class ConversionPlanner:
         options, region = self.options, self.options.region
         if region is not None and not isinstance(nodes[""], Array):
             raise ValueError(
-                "region selects from a single array, and the source is a group; use select, or give one array as source"
+                "region selects from a single array, but the source is a group; use select, or convert one array"
             )
         options.check_names([node for node in nodes.values() if isinstance(node, Array)])
         result: dict[str, ArrayMetadata | GroupMetadata] = {}
@@ -293,16 +293,16 @@ class ConversionPlanner:
     def _check_memory(self, path: str, objects: Sequence[int], memory: int) -> None:
         if memory > self.task_bytes:
             raise LimitError(
-                f"one stored object of {self.destination.url_of(path)}, of shape {tuple(objects)}, has {memory} bytes; "
-                f"{argument('max_memory', self.max_memory)} allows {self.task_bytes}; give smaller chunks or shards, "
-                "or more memory",
+                f"one stored object of {self.destination.url_of(path)}, of shape {tuple(objects)}, needs {memory} "
+                f"bytes of memory, but {argument('max_memory', self.max_memory)} allows {self.task_bytes}; use "
+                "smaller chunks or shards, or allow more memory",
                 limit="max_memory",
                 value=memory,
                 allowed=self.task_bytes,
             )
 
 
-ATTRIBUTES_NOTE = "NaN and infinities in attributes become strings, because format 3 has no such numbers"
+ATTRIBUTES_NOTE = "NaN and infinities in attributes become strings, because format 3 cannot represent them"
 
 
 def has_renamed_attributes(node: Array | Group, zarr_format: int) -> bool:

@@ -123,13 +123,13 @@ class ConversionRun:
         """
         url = self._root.url
         if not await self._load_done():
-            raise CopyError(f"{url} holds no prepared conversion; it was not prepared, or has been finished")
+            raise CopyError(f"{url} contains no prepared conversion; it was not prepared, or is already finished")
         missing = sum([flags.count(0) for flags in self._journal.done])
         if missing:
             total = sum(map(len, self._journal.done))
             raise CopyError(
-                f"{missing:,} of {total:,} tasks of the conversion into {url} have not run; run them before finish, "
-                "each stage after the one before, or continue by convert with equal arguments and "
+                f"{missing:,} of {total:,} tasks of the conversion into {url} have not run; run them before "
+                "finish, one stage after another, or call convert with the same arguments and "
                 f"{argument('resume', True)}"
             )
         await self._journal.save()
@@ -160,8 +160,8 @@ class ConversionRun:
             if await self._root.scheduled.fetch(JOURNAL_KEY) is None:
                 raise
             raise CopyError(
-                f"{self._root.url} holds an interrupted conversion; {argument('resume', True)} continues it, and "
-                f"{argument('overwrite', True)} erases what it has written"
+                f"{self._root.url} contains an interrupted conversion; {argument('resume', True)} continues it, "
+                f"and {argument('overwrite', True)} erases its results and starts over"
             ) from error
 
     def _scheduled(self, each: ArrayPass) -> ScheduledStore:
@@ -192,7 +192,7 @@ class ConversionRun:
                 await self._journal.save()
             resume, overwrite = argument("resume", True), argument("overwrite", True)
             if isinstance(error, Exception) and resume not in str(error):
-                remains = f"what was converted remains at {self._root.url}"
+                remains = f"converted data remains at {self._root.url}"
                 error.add_note(f"{remains}: {resume} continues, and {overwrite} starts over")
             raise
         await self._journal.save()

@@ -58,7 +58,7 @@ def parse_part(text: str) -> Any:
     if dots:
         return slice(start.strip() or None, stop.strip() or None)
     if not text:
-        raise ValueError("a selection is empty; expected an index, START:STOP or START..STOP")
+        raise ValueError("the selection is empty; expected an index, START:STOP or START..STOP")
     # The colons of a time separate hours and minutes.
     if ":" in text and not _CLOCK_TIME.match(text):
         start, _, stop = text.partition(":")
@@ -80,13 +80,13 @@ def resolve_indexes(part: Any, length: int, *, name: str) -> slice:
     if isinstance(part, slice):
         if length and not range(length)[part]:
             raise SelectionError(
-                f"the indexes {text_of(part, ':')} select nothing of dimension {name!r}, which has the length {length}"
+                f"the indexes {text_of(part, ':')} select nothing from dimension {name!r}, which has length {length}"
             )
         start, stop, step = part.indices(length)
         return slice(start, None if stop < 0 else stop, step)  # a negative step may end before the first element
     at = index(part)
     if not -length <= at < length:
-        raise SelectionError(f"index {at} is outside of dimension {name!r}, which has the length {length}")
+        raise SelectionError(f"index {at} is outside dimension {name!r}, which has length {length}")
     at %= length
     return slice(at, at + 1, 1)
 
@@ -113,7 +113,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
     """
     bounds = (part.start, part.stop) if isinstance(part, slice) else (part, part)
     selected = text_of(part, "..") if isinstance(part, slice) else part
-    span = f"from {values[0]} to {values[-1]}" if len(values) else "of which there are none"
+    span = f"range from {values[0]} to {values[-1]}" if len(values) else "are empty"
     if values.dtype.kind == "M":
         values, attributes = _as_numbers(values)
     try:
@@ -123,7 +123,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
         periods: list[Period] = [(None, None) if bound is None else period(bound) for bound in bounds]
         (low, first), (last, high) = periods
         if _is_missing(values, attributes).any():
-            raise SelectionError(f"dimension {name!r} has coordinates that are missing; select it by index")
+            raise SelectionError(f"dimension {name!r} has missing coordinates; select it by index")
         ascends, descends = [bool(np.all(order[1:] >= order[:-1])) for order in (values, values[::-1])]
         if None not in (low, high) and low > high:
             low, high = last, first
@@ -146,7 +146,7 @@ def resolve_coordinates(part: Any, values: NDArray[Any], attributes: Mapping[str
             f"{selected} cannot be compared with the coordinates of dimension {name!r}: {error}"
         ) from error
     if not found:
-        raise SelectionError(f"nothing of dimension {name!r} is selected by {selected}: its coordinates are {span}")
+        raise SelectionError(f"{selected} selects nothing from dimension {name!r}, whose coordinates {span}")
     if found[-1] - found[0] >= len(found):
         raise SelectionError(f"the coordinates of dimension {name!r} are not sorted; select it by index")
     return slice(found[0], found[-1] + 1)
@@ -210,10 +210,10 @@ def _cf_decoder(units: str, calendar: Any, name: str) -> tuple[Callable[[Any], A
         import cftime
     except ModuleNotFoundError:
         raise ImportError(
-            f"dimension {name!r} has times as coordinates, which need the package cftime: pip install cftime"
+            f"dimension {name!r} has times as coordinates, which require the package cftime: pip install cftime"
         ) from None
 
-    unknown = f"times in {shown(units)} of the calendar {shown(calendar)} are not known; select {name!r} by index"
+    unknown = f"times in {shown(units)} in the calendar {shown(calendar)} are not supported; select {name!r} by index"
     match = _REFERENCE.fullmatch(units)
     if match is None:
         raise SelectionError(unknown)

@@ -40,11 +40,11 @@ def parse_selection(selection: Any) -> dict[str, Any]:
     """
     if not isinstance(selection, Mapping):
         form = "{'time': slice(0, 24), 'lat': '45.0..60.0'}"
-        raise TypeError(f"select is a mapping by dimension name, such as {form}, not {type(selection).__name__}")
+        raise TypeError(f"select must be a mapping of dimension names, such as {form}, not {type(selection).__name__}")
     parts: dict[str, Any] = {}
     for name, part in selection.items():
         if not isinstance(name, str):
-            raise TypeError(f"select has the key {name!r}; its keys are the names of dimensions")
+            raise TypeError(f"select has the key {name!r}, but its keys must be names of dimensions")
         if isinstance(part, str):
             try:
                 parts[name] = parse_part(part)
@@ -78,8 +78,8 @@ async def select_bounds(nodes: Nodes, selection: NamedSelection) -> dict[str, Bo
     for name, part in parts.items():
         if isinstance(part, slice) and part.step not in (None, 1):
             raise ValueError(
-                f"{argument('select')} has the step {part.step} for dimension {name!r}; a conversion selects adjacent "
-                "elements"
+                f"{argument('select')} has the step {part.step} for dimension {name!r}; a conversion can only "
+                "select adjacent elements"
             )
     return {
         path: tuple([(part.start, part.stop) for part in found])
@@ -152,7 +152,7 @@ def _check_known(root: Array | Group, arrays: Mapping[str, Array], unknown: set[
         return
     known = list(dict.fromkeys([name for path in arrays for name in dimension_names(path, arrays[path]) if name]))
     if isinstance(root, Array):
-        numbers = f"none; 0 to {root.ndim - 1} are numbers" if root.ndim else "none"
+        numbers = f"unnamed; use the numbers 0 to {root.ndim - 1}" if root.ndim else "none"
         subject, listed = f"{root.url} has no", ", ".join(known) or numbers
     else:
         subject, listed = f"no array of {root.url} has a", ", ".join(known) or "none"

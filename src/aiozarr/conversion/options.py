@@ -62,13 +62,13 @@ class ConversionOptions:
         if self.zarr_format is not None:
             internal.check_format(self.zarr_format)
         if self.casting not in get_args(internal.Casting):
-            raise ValueError(f"casting is {internal.CASTINGS}, not {self.casting!r}")
+            raise ValueError(f"casting must be {internal.CASTINGS}, not {self.casting!r}")
         if self.select is not None:
             if self.region is not None:
                 raise TypeError(f"{argument('region')} and {argument('select')} are both given; give only one of them")
             parse_selection(self.select)
         if not self.max_amplification >= 1:
-            raise ValueError(f"{argument('max_amplification')} is at least 1, not {self.max_amplification!r}")
+            raise ValueError(f"{argument('max_amplification')} must be at least 1, not {self.max_amplification!r}")
         if self.max_memory is not None:
             Checks().integer(self.max_memory, argument("max_memory"), 1)
 
@@ -82,8 +82,8 @@ class ConversionOptions:
         known = sorted({name for array in arrays for name in array.dimension_names or () if name is not None})
         for name in given:
             if name not in known:
-                hint = did_you_mean(name, known, f"the names are {known}" if known else "none has")
-                raise ValueError(f"chunks and shards: no array has a dimension {name!r}; {hint}")
+                hint = did_you_mean(name, known, f"the names are {known}" if known else "no array has dimension names")
+                raise ValueError(f"unknown dimension {name!r} in chunks or shards; {hint}")
 
 
 def resolve_region(region: RegionLike, shape: Sequence[int]) -> Bounds:
@@ -96,23 +96,23 @@ def resolve_region(region: RegionLike, shape: Sequence[int]) -> Bounds:
     given: list[Any] = list(region) if isinstance(region, Sequence) else [] if region is None else [region]
     dots = [place for place, item in enumerate(given) if item is Ellipsis]
     if len(dots) > 1:
-        raise ValueError("region has '...' twice")
+        raise ValueError("region may contain '...' only once")
     place = dots[0] if dots else len(given)
     before, after = given[:place], given[place + 1 :]
     missing = len(shape) - len(before) - len(after)
     if missing < 0:
-        raise ValueError(f"region has {len(before) + len(after)} slices, the array {len(shape)} dimensions")
+        raise ValueError(f"region has {len(before) + len(after)} slices, but the array has {len(shape)} dimensions")
     bounds = []
     for item, length in zip([*before, *[slice(None)] * missing, *after], shape, strict=True):
         if not isinstance(item, slice):
             raise TypeError(
-                f"region is made of slices, such as {item}:{item + 1}"
+                f"region must consist of slices, such as {item}:{item + 1}"
                 if isinstance(item, int)
-                else f"region is made of slices, not of {type(item).__name__}"
+                else f"region must consist of slices, not {type(item).__name__}"
             )
         start, stop, step = item.indices(length)
         if step != 1:
-            raise ValueError(f"region has slices of step 1, not {step}")
+            raise ValueError(f"slices in region must have step 1, not {step}")
         bounds.append((start, max(start, stop)))
     return tuple(bounds)
 
@@ -135,7 +135,7 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
     is_cast = data_type != metadata.data_type
     has_shards = _MAKERS[zarr_format] is _v3
     keeps_shards = options.shards is None and source.shards is not None
-    notes = [] if has_shards or not keeps_shards else [f"format {zarr_format} has no shards: each chunk is an object"]
+    notes = [] if has_shards or not keeps_shards else [f"format {zarr_format} has no shards, so chunks are objects"]
     keeps_shards = keeps_shards and has_shards
     chunks, shards = _result_chunks(source, shape, options, keeps_shards=keeps_shards)
     given: dict[str, Any] = {"shape": tuple(shape), "chunks": chunks, "shards": shards}
@@ -149,12 +149,12 @@ def result_metadata(source: Array, shape: Sequence[int], options: ConversionOpti
             made = _MAKERS[zarr_format](metadata, {**given, "order": order}, codecs)
         except ValueError as error:
             if keeps_shards and options.chunks is not None:
-                advice = f"the shards are those of the source; {argument('shards', False)} stores none"
+                advice = f"the shards of the source are kept; {argument('shards', False)} stores chunks without shards"
                 error.add_note(f"{argument('shards')} is not given, so {advice}")
             raise
         except TypeError as error:
             if options.zarr_format is None:
-                error.add_note(f"{argument('zarr_format')} is not given, so the format is that of the source")
+                error.add_note(f"{argument('zarr_format')} is not given, so the format of the source is kept")
             raise
         if keeps_shards:
             made = _with_shard_index(made, metadata)
@@ -323,7 +323,7 @@ def _stored_lengths(source: Array, shape: Sequence[int]) -> Sequence[Any]:
     if grid.name == "rectilinear":
         lengths = tuple(grid.configuration["chunk_shapes"])
     if tuple(shape) != source.shape and not all(isinstance(length, int) for length in lengths):
-        raise ValueError(f"the chunks of the source have various lengths; give {argument('chunks')} for a region of it")
+        raise ValueError(f"chunks of the source have different lengths; set {argument('chunks')} to convert a region")
     return lengths
 
 
@@ -335,7 +335,7 @@ def _by_name(source: Array, lengths: Sequence[Any], given: Mapping[str, Any], ar
             value = given[name]
             found.append(None if value is None else as_index(value))
         elif isinstance(length, tuple):
-            raise ValueError(f"{argument} of the source have various lengths; give one for the dimension {name!r}")
+            raise ValueError(f"{argument} of the source have different lengths; give one for dimension {name!r}")
         else:
             found.append(length)
     return tuple(found)

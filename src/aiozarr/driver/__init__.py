@@ -1,4 +1,4 @@
-"""TensorStore's zarr3 driver: JSON specs open and create arrays, held as `TensorView`."""
+"""TensorStore's zarr3 driver: JSON specs open and create arrays as `TensorView`."""
 
 from __future__ import annotations
 

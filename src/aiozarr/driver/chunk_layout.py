@@ -79,9 +79,9 @@ class ChunkLayout:
         rank: number of dimensions; None if unknown.
         inner_order: dimensions in the order of elements in a chunk, the slowest first.
         grid_origin: index of the first element of a chunk.
-        read: chunks that can be read by themselves: the inner chunks of shards.
-        write: chunks that are stored as one object: shards, where there are shards.
-        codec: blocks inside chunks, which no codec here has.
+        read: the smallest chunks that can be read separately: the inner chunks of shards.
+        write: chunks that are stored as one object: shards, if the array has them.
+        codec: blocks inside chunks, which no codec of the driver supports.
     """
 
     rank: int | None = None
@@ -114,10 +114,10 @@ class ChunkLayout:
         return layout
 
     def merged(self, other: ChunkLayout, member: str) -> ChunkLayout:
-        """Return both layouts together; hard constraints replace soft ones, and the first of two soft ones holds.
+        """Return the merged layout: hard constraints replace soft ones, and the first of two soft constraints wins.
 
         Raises:
-            SpecConflictError: two hard constraints, or the ranks, differ.
+            SpecConflictError: two hard constraints or the ranks differ.
         """
         rank = _merged_rank(self.rank, other.rank, member)
         merged = ChunkLayout(
@@ -131,17 +131,17 @@ class ChunkLayout:
         return merged._with_known_rank(member)
 
     def grid(self, usage: Usage) -> Grid:
-        """Return the constraints on the chunks of a usage."""
+        """Return the constraints on chunks for `usage`."""
         return {"read": self.read, "write": self.write, "codec": self.codec}[usage]
 
     @property
     def read_chunk_shape(self) -> tuple[int, ...] | None:
-        """Lengths of the chunks that can be read by themselves; None if a dimension has none."""
+        """Lengths of the smallest chunks that can be read; None if a dimension is unconstrained."""
         return _values(self.read.shape)
 
     @property
     def write_chunk_shape(self) -> tuple[int, ...] | None:
-        """Lengths of the chunks that are stored as one object; None if a dimension has none."""
+        """Lengths of the chunks that are stored as one object; None if a dimension is unconstrained."""
         return _values(self.write.shape)
 
     def to_json(self) -> dict[str, JSON]:
@@ -173,7 +173,7 @@ class ChunkLayout:
 def refuse_codec_chunk(layout: ChunkLayout) -> None:
     """Refuse a hard shape for `codec_chunk`, which no codec has."""
     if any(each is not None and each.hard for each in layout.codec.shape or ()):
-        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of the driver has chunks of its own")
+        raise invalid("schema.chunk_layout.codec_chunk.shape", "no codec of this driver supports codec chunks")
 
 
 def hard_shape(shape: Sequence[int]) -> Grid:
@@ -195,7 +195,7 @@ def merge_constraints(
         where = "" if dimension is None else f" of dimension {dimension}"
         path = member if dimension is None else f"{member}[{dimension}]"
         raise SpecConflictError(
-            f"two constraints{where} differ: {a.value} and {b.value}", member=path, expected=a.value, found=b.value
+            f"conflicting constraints{where}: {a.value} and {b.value}", member=path, expected=a.value, found=b.value
         )
     return b if b.hard and not a.hard else a
 
@@ -206,7 +206,7 @@ def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDim
         return b if a is None else a
     if len(a) != len(b):
         raise SpecConflictError(
-            f"two constraints have the ranks {len(a)} and {len(b)}", member=member, expected=len(a), found=len(b)
+            f"constraints have different ranks: {len(a)} and {len(b)}", member=member, expected=len(a), found=len(b)
         )
     pairs = enumerate(zip(a, b, strict=True))
     return tuple([merge_constraints(x, y, member, dimension) for dimension, (x, y) in pairs])
@@ -214,7 +214,7 @@ def merge_vectors(a: PerDimension[T], b: PerDimension[T], member: str) -> PerDim
 
 def _merged_rank(a: int | None, b: int | None, member: str) -> int | None:
     if a is not None and b is not None and a != b:
-        raise SpecConflictError(f"two constraints have the ranks {a} and {b}", member=member, expected=a, found=b)
+        raise SpecConflictError(f"constraints have different ranks: {a} and {b}", member=member, expected=a, found=b)
     return b if a is None else a
 
 
@@ -228,7 +228,7 @@ def _grid(value: JSON, path: str) -> Grid:
             added = Grid(shape, ratio, None if elements is None else Constraint(elements, hard))
             grid = grid.merged(added, path)
     if grid.shape is not None and grid.aspect_ratio is not None and len(grid.shape) != len(grid.aspect_ratio):
-        raise invalid(path, f"shape and aspect_ratio have the ranks {len(grid.shape)} and {len(grid.aspect_ratio)}")
+        raise invalid(path, f"shape has rank {len(grid.shape)}, but aspect_ratio has {len(grid.aspect_ratio)}")
     return grid
 
 
@@ -249,7 +249,7 @@ def _ratio(value: JSON, path: str) -> float | None:
         return None
     found = number(value, path)
     if found and not MIN_RATIO <= found <= MAX_RATIO:
-        raise invalid(path, f"a ratio is 0, or from {MIN_RATIO:g} to {MAX_RATIO:g}, not {found:g}")
+        raise invalid(path, f"an aspect ratio must be 0, or from {MIN_RATIO:g} to {MAX_RATIO:g}, not {found:g}")
     return found or None
 
 

@@ -59,7 +59,7 @@ def resolve_chain(chain: CodecChainSpec, elements: Elements, member: str) -> Cod
     for codec in chain.array_to_array:
         order = resolve_order(codec.options["order"], elements.rank)
         if len(order) != elements.rank:
-            raise invalid(member, f"the transpose {list(order)} does not have the rank {elements.rank} of the array")
+            raise invalid(member, f"the transpose {list(order)} must have the rank {elements.rank} of the array")
         transposes.append(_transpose(order))
         elements = elements.transposed(order)
     serializer = chain.array_to_bytes or CodecSpec("bytes")
@@ -90,17 +90,17 @@ def _resolve_sharding(codec: CodecSpec, elements: Elements, member: str) -> Code
     if inner is None:
         raise invalid(member, "the shape of inner chunks is unknown")
     if len(inner) != elements.rank:
-        raise invalid(member, f"inner chunks of shape {list(inner)} do not have the rank {elements.rank} of the array")
+        raise invalid(member, f"inner chunks of shape {list(inner)} must have the rank {elements.rank} of the array")
     outer = elements.chunk_shape
     if outer is not None:
         if any(length % part for length, part in zip(outer, inner, strict=True)):
-            raise invalid(member, f"inner chunks of shape {list(inner)} do not divide chunks of shape {list(outer)}")
+            raise invalid(member, f"inner chunks of shape {list(inner)} must divide chunks of shape {list(outer)}")
         count = prod([length // part for length, part in zip(outer, inner, strict=True)])
         if count > MAX_INNER_CHUNKS:
-            raise invalid(member, f"a shard has at most {MAX_INNER_CHUNKS} inner chunks, not {count}")
+            raise invalid(member, f"a shard may have at most {MAX_INNER_CHUNKS} inner chunks, not {count}")
     index = codec.options.get("index_codecs", INDEX_CODECS)
     if index.is_sharded or any(each.name != "crc32c" for each in index.bytes_to_bytes):
-        raise invalid(member, "the codecs of a shard index give bytes of a fixed number: 'bytes' and 'crc32c'")
+        raise invalid(member, "the codecs of a shard index must have output of fixed size; use 'bytes' and 'crc32c'")
     inside = replace(elements, chunk_shape=tuple(inner))
     options: dict[str, JSON] = {
         "chunk_shape": tuple(inner),
@@ -127,7 +127,7 @@ def _resolve_bytes_codec(codec: CodecSpec, item_bytes: int | None, member: str) 
         elif shuffle is None:
             shuffle = "noshuffle"
         else:
-            raise invalid(member, f"blosc needs a typesize for {shuffle!r} here: it follows a codec that compresses")
+            raise invalid(member, f"blosc needs a typesize for {shuffle!r}, because it follows a codec that compresses")
     if shuffle is None:
         shuffle = "bitshuffle" if typesize == 1 else "shuffle"
     options: dict[str, JSON] = {"cname": "lz4", "clevel": 5, "blocksize": 0, **codec.options, "shuffle": shuffle}

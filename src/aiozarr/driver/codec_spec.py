@@ -85,7 +85,7 @@ class CodecChainSpec:
             elif codec.name in BYTES_TO_BYTES:
                 chain = replace(chain, bytes_to_bytes=(*chain.bytes_to_bytes, codec))
             else:
-                raise invalid(where, f"expected a codec from bytes to bytes, not {codec.name!r}, which takes arrays")
+                raise invalid(where, f"expected a bytes-to-bytes codec, not {codec.name!r}, which encodes arrays")
         return chain
 
     @property
@@ -265,7 +265,7 @@ def _parse_codec(value: JSON, path: str) -> CodecSpec:
         name = members.require("name", text)
         known = _OPTIONS.get(name)
         if known is None:
-            raise invalid(members.at("name"), f"unknown codec {name!r}; known are {', '.join(sorted(_OPTIONS))}")
+            raise invalid(members.at("name"), f"unknown codec {name!r}; expected one of {', '.join(sorted(_OPTIONS))}")
 
         def options(configuration: JSON, where: str) -> Options:
             with Members(configuration, where) as each:

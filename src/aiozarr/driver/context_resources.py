@@ -41,12 +41,13 @@ class CachePool:
 
 
 class Context:
-    """Resources by name. Specs with the same `Context` as their `context` share its cache pools.
+    """Resources by name. Specs whose `context` is the same `Context` share its cache pools.
 
-    `Context({"cache_pool": {"total_bytes_limit": 100_000_000}})`; a name may have a suffix, as in `cache_pool#remote`.
+    For example `Context({"cache_pool": {"total_bytes_limit": 100_000_000}})`. A name may have a suffix, as in
+    `cache_pool#remote`.
 
     Raises:
-        InvalidSpecError: a resource is unknown, or a member of one is not valid.
+        InvalidSpecError: a resource is unknown or has an invalid member.
     """
 
     def __init__(self, spec: Mapping[str, JSON] | None = None) -> None:
@@ -71,7 +72,7 @@ class Context:
     def resource(self, kind: str, value: JSON, path: str) -> dict[str, Any]:
         """Return the settings and storage options of the resource that a member names or describes.
 
-        None stands for the resource of the context; without one, the result is empty.
+        None means the context's own resource of this kind; if there is none, the result is empty.
         """
         return self._resource(kind, kind if value is None else value, path)[1]
 
@@ -80,9 +81,9 @@ class Context:
         seen: list[str] = []
         while isinstance(value, str):
             if value.partition("#")[0] != kind or value in seen:
-                raise invalid(path, f"expected a {kind} or the name of one, not {shown(value)}")
+                raise invalid(path, f"expected a {kind} or its name, not {shown(value)}")
             if value not in self._resources and "#" in value:
-                raise invalid(path, f"the context has no {value!r}")
+                raise invalid(path, f"the context does not define {value!r}")
             seen.append(value)
             value, path = self._resources.get(value), f"context.{value}"
         name = seen[-1] if seen else None
@@ -102,7 +103,7 @@ def _resources(value: JSON, path: str) -> dict[str, JSON]:
     for name, resource in found.items():
         kind = name.partition("#")[0]
         if kind not in RESOURCES:
-            raise invalid(members.at(name), f"unknown resource {name!r}; known are {', '.join(RESOURCES)}")
+            raise invalid(members.at(name), f"unknown resource {name!r}; expected one of {', '.join(RESOURCES)}")
         is_reference = isinstance(resource, str) and resource.partition("#")[0] == kind
         if resource is not None and not is_reference:
             RESOURCES[kind][1](resource, members.at(name))
@@ -154,8 +155,8 @@ def _limit(value: JSON, path: str) -> int | None:
 
 
 def _credentials(value: JSON, path: str) -> dict[str, Any]:
-    files = refuse("AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment name the files")
-    source = refuse("aiozarr finds the credentials of instances and containers itself, after the environment")
+    files = refuse("set AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE in the environment instead")
+    source = refuse("credentials of instances and containers are found automatically, after the environment")
     with Members(value, path) as members:
         kind = members.take("type", text, "default")
         if kind not in ("default", "anonymous", "profile"):
@@ -174,7 +175,7 @@ def _credentials(value: JSON, path: str) -> dict[str, Any]:
 
 _requests = _one("max_requests", "limit", _limit)
 # TensorStore counts the first attempt, too.
-_NO_QUEUE = "it would have no effect, because writes are not held back in a cache"
+_NO_QUEUE = "it would have no effect, because writes are not cached"
 _delays = dict.fromkeys(
     ("initial_delay", "max_delay"), "it would have no effect, because aiozarr chooses the delays between attempts"
 )
@@ -185,10 +186,10 @@ RESOURCES: dict[str, tuple[Treatment, Parse[dict[str, Any]]]] = {
         _one("limit", "total_bytes_limit", lambda x, at: integer(x, at, 0), queued_for_writeback_bytes_limit=_NO_QUEUE),
     ),
     "data_copy_concurrency": ("used", _one("decode_threads", "limit", _limit)),
-    "memory_key_value_store": ("refused", refuse("the whole process has one memory store of each path")),
+    "memory_key_value_store": ("refused", refuse("a process has a single memory store for each path")),
     "file_io_concurrency": ("used", _requests),
     "file_io_sync": ("honoured", lambda value, path: {"fsync": boolean(value, path)}),
-    "file_io_locking": ("refused", refuse("files are always replaced under a lock of the operating system")),
+    "file_io_locking": ("refused", refuse("files are always replaced under an operating system lock")),
     **{f"{service}_request_concurrency": ("used", _requests) for service in ("http", "s3", "gcs")},
     **{f"{service}_request_retries": ("used", _attempts) for service in ("http", "s3", "gcs")},
     "gcs_user_project": ("honoured", _one("requester_pays", "project_id", text)),

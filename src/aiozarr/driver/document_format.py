@@ -45,7 +45,7 @@ def parse_stored(data: Buffer, *, node: str) -> ArrayFacts:
 
 def _parse(document: Mapping[str, JSON]) -> ArrayFacts:
     if document.get("node_type") != "array":
-        raise invalid("node_type", f"the node is {document.get('node_type')!r}, not 'array'")
+        raise invalid("node_type", f"expected 'array', not {document.get('node_type')!r}")
     for name in REQUIRED:
         if name not in document:
             raise invalid(name, "the member is missing")
@@ -81,7 +81,7 @@ def _check_complete(chain: CodecChainSpec, path: str, byte_order: bool) -> None:
     """Refuse a chain that lacks a codec or an option."""
     serializer = chain.array_to_bytes
     if serializer is None:
-        raise invalid(path, "no codec makes bytes of arrays")
+        raise invalid(path, "an array-to-bytes codec is missing")
     for codec in (*chain.array_to_array, serializer, *chain.bytes_to_bytes):
         for option in _REQUIRED_OPTIONS.get(codec.name, ()):
             if option not in codec.options:

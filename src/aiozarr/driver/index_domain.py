@@ -60,7 +60,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class IndexDomain:
-    """The indices of a view: `Dimension` per dimension."""
+    """The indices of a view, with a `Dimension` for each dimension."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -96,7 +96,7 @@ class IndexDomain:
         if count is not None:
             ranks.add(count)
         if len(ranks) != 1:
-            reason = f"the members have the ranks {sorted(ranks)}" if ranks else "the rank is unknown"
+            reason = f"the members have different ranks: {sorted(ranks)}" if ranks else "the rank is unknown"
             raise invalid(members.path, reason)
         (rank,) = ranks
         # With a shape, indices count from 0; without one, the lower bound is that of the array.
@@ -170,12 +170,12 @@ class IndexDomain:
         return found
 
     def merged(self, other: IndexDomain, member: str) -> IndexDomain:
-        """Return the domain that satisfies both. Explicit bounds must be equal; they replace implicit ones.
+        """Return the domain that satisfies both domains. Explicit bounds must be equal, and replace implicit bounds.
 
-        Labels must be equal, or one of them "".
+        Labels must be equal, or one of them must be "".
 
         Raises:
-            SpecConflictError: no domain does.
+            SpecConflictError: no domain satisfies both.
         """
         conflict = SpecConflictError(
             f"the domains {self} and {other} differ", member=member, expected=self.to_json(), found=other.to_json()
@@ -234,7 +234,7 @@ def _bound(value: JSON, path: str, infinite: str, infinity: int) -> Bound:
     implicit = False
     if isinstance(value, list | tuple):
         if len(value) != 1:
-            raise invalid(path, "an implicit bound is an array of one number")
+            raise invalid(path, "an implicit bound must be an array with one number")
         value, implicit = value[0], True
     if value == infinite:
         return infinity, implicit
@@ -248,7 +248,7 @@ def _dimension(kind: str, lower: Bound, upper: Bound, label: str, path: str) -> 
     elif kind == "inclusive_max" and end < INFINITY:
         end += 1
     if end < lower[0]:
-        raise invalid(path, f"the range [{lower[0]}, {end}) is not valid")
+        raise invalid(path, f"the range [{lower[0]}, {end}) ends before it starts")
     return Dimension(lower[0], end, label, lower[1], upper[1])
 
 

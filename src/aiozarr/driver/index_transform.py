@@ -175,7 +175,7 @@ class DomainTransform:
             for index in _ends(output, self.domain):
                 if not 0 <= index < length:
                     raise SelectionError(
-                        f"index {index} is outside of [0, {length}) in dimension {dimension} of the array"
+                        f"index {index} is outside [0, {length}) in dimension {dimension} of the array"
                     )
 
 
@@ -226,17 +226,17 @@ def _parse_output(value: JSON, path: str, domain: IndexDomain) -> OutputMap:
         indices = members.take("index_array", lambda each, where: _parse_indices(each, where, domain), None)
         bounds = members.take("index_array_bounds", _parse_bounds, None)
         if at is not None and indices is not None:
-            raise invalid(path, "an output has an input_dimension or an index_array, not both")
+            raise invalid(path, "an output may have input_dimension or index_array, not both")
         if bounds is not None and indices is None:
-            raise invalid(members.at("index_array_bounds"), "bounds go with an index_array")
+            raise invalid(members.at("index_array_bounds"), "index_array_bounds needs index_array")
         if at is None and indices is None:
             if has_stride:
-                raise invalid(members.at("stride"), "a stride goes with an input_dimension or an index_array")
+                raise invalid(members.at("stride"), "stride needs input_dimension or index_array")
             return constant(offset)
         if bounds is not None and indices is not None and indices.size:
             for index in (int(indices.min()), int(indices.max())):
                 if not bounds[0] <= index <= bounds[1]:
-                    reason = f"the index {index} is outside of index_array_bounds, {bounds[0]} to {bounds[1]}"
+                    reason = f"the index {index} is outside index_array_bounds, {bounds[0]} to {bounds[1]}"
                     raise invalid(members.at("index_array"), reason)
         if not stride:
             return constant(offset)
@@ -259,8 +259,8 @@ def _parse_indices(value: JSON, path: str, domain: IndexDomain) -> Indices:
     if indices.dtype.kind not in "iu" and indices.size:
         raise invalid(path, "expected nested arrays of integers")
     if indices.ndim != domain.rank:
-        raise invalid(path, f"an index array of {indices.ndim} axes for a domain of rank {domain.rank}")
+        raise invalid(path, f"the index array has {indices.ndim} axes, but the domain has rank {domain.rank}")
     for at, (length, each) in enumerate(zip(indices.shape, domain.dimensions, strict=True)):
         if length not in (1, each.size):
-            raise invalid(path, f"axis {at} of the index array has the length {length}, the domain {each.size}")
+            raise invalid(path, f"axis {at} of the index array has length {length}, but the domain has {each.size}")
     return indices.astype(np.int64)

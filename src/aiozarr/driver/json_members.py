@@ -66,7 +66,7 @@ class Members:
 
     def _refuse_unknown(self) -> None:
         for name in self._rest:
-            hint = did_you_mean(name, self._known, f"known are {', '.join(self._known) or 'none'}")
+            hint = did_you_mean(name, self._known, f"expected one of {', '.join(self._known) or '(none)'}")
             raise invalid(self.at(str(name)), f"unknown member {str(name)!r}; {hint}")
 
 
@@ -113,7 +113,7 @@ def ranked(value: JSON, path: str, parse: Parse[T]) -> tuple[T, ...]:
     """Return the parsed items of an array with one item per dimension."""
     parsed = tuple([parse(each, where) for where, each in items(value, path)])
     if len(parsed) > MAX_RANK:
-        raise invalid(path, f"an array has at most {MAX_RANK} dimensions, not {len(parsed)}")
+        raise invalid(path, f"an array may have at most {MAX_RANK} dimensions, not {len(parsed)}")
     return parsed
 
 

@@ -52,7 +52,7 @@ class KvStore:
             driver = members.require("driver", text)
             if driver not in _RESOURCES:
                 known = ", ".join(sorted(_RESOURCES))
-                raise invalid(members.at("driver"), f"unknown store {driver!r}; known are {known}")
+                raise invalid(members.at("driver"), f"unknown store {driver!r}; expected one of {known}")
             context = context.extended(members.take("context", Context.parse, Context()))
             found = _with_resources(_opened(driver, members, context), driver, members, context)
             rest = {name: each for name, each in value.items() if name != "path"}
@@ -64,7 +64,7 @@ class KvStore:
         if not added:
             return self
         if any(segment in (".", "..") for segment in added.split("/")):
-            raise invalid("path", f"a path has no segments '.' and '..': {shown(path)}")
+            raise invalid("path", f"a path must not contain the segments '.' or '..': {shown(path)}")
         return replace(self, path=f"{self.path.rstrip('/')}/{added}" if self.path else added)
 
     @property
@@ -96,12 +96,12 @@ def parse_url(url: str, path: str, context: Context) -> KvStore:
         known = ", ".join([f"{each}://" for each in SCHEMES])
         raise invalid(path, f"expected a URL that begins with one of {known}, not {shown(url)}")
     if scheme not in ("http", "https") and ("?" in rest or "#" in rest):
-        raise invalid(path, f"a URL of {scheme}:// has no query and no fragment: {shown(url)}")
+        raise invalid(path, f"{scheme}:// URLs must not have a query or a fragment: {shown(url)}")
     found = _of_url(scheme, rest, url, path, context)
     for adapter in adapters:
         name, _, inner = adapter.partition(":")
         if name != "zip":
-            raise invalid(path, f"unknown adapter {name!r} in {shown(url)}; known is zip")
+            raise invalid(path, f"unknown adapter {name!r} in {shown(url)}; expected zip")
         found = _zipped(found, unquote(inner), path)
     return found
 
@@ -120,16 +120,16 @@ def split_pipeline(url: str) -> tuple[str, str, str] | None:
     name, _, path = last.partition(":")
     if name not in FORMATS:
         known = ", ".join(FORMATS)
-        raise invalid("", f"the URL {shown(url)} does not end with a driver; known are {known}, as in {store}|zarr3:")
+        raise invalid("", f"the URL {shown(url)} must end with a driver ({known}), as in {store}|zarr3:")
     if "?" in path or "#" in path:
-        raise invalid("", f"the driver {name!r} in {shown(url)} has no query and no fragment")
+        raise invalid("", f"the driver {name!r} must not have a query or a fragment: {shown(url)}")
     return store, FORMATS[name], unquote(path)
 
 
 def _of_url(scheme: str, rest: str, url: str, path: str, context: Context) -> KvStore:
     if scheme == "file":
         if not rest.startswith("/"):
-            raise invalid(path, f"a URL of file:// names no host; a path begins with file:///, not {shown(url)}")
+            raise invalid(path, f"file:// URLs must not have a host; begin a path with file:///, not {shown(url)}")
         location = "/" + unquote(rest.lstrip("/"), errors="surrogateescape")
         store = KvStore("", location.rstrip("/") or "/", json={"driver": "file"})
         return _with_resources(store, "file", Members({}, path), context)
@@ -145,7 +145,7 @@ def _of_url(scheme: str, rest: str, url: str, path: str, context: Context) -> Kv
 
 def _zipped(archive: KvStore, path: str, member: str) -> KvStore:
     if not archive.path or (archive.base == "memory://" and "/" not in archive.path):
-        raise invalid(member, "an archive is a file in a store, as in memory://name/data.zip or s3://bucket/data.zip")
+        raise invalid(member, "an archive must be in a store, as in memory://name/data.zip or s3://bucket/data.zip")
     base = archive.target
     json = {"driver": "zip", "base": archive.to_json()}
     return replace(archive, base=f"zip::{base}", path=path.strip("/"), json=json)
@@ -170,12 +170,12 @@ _RESOURCES = {
 """The resources of a context that each driver uses."""
 
 REFUSED = {
-    "memory": {"atomic": "there are no transactions"},
+    "memory": {"atomic": "transactions are not supported"},
     "s3": {
-        "host_header": "the host of 'endpoint' is the one that is sent",
-        "use_conditional_write": "every write is conditional where it has to be",
+        "host_header": "the host of 'endpoint' is always sent",
+        "use_conditional_write": "writes are always conditional where necessary",
     },
-    "zip": {"cache_pool": "it would have no effect, because archives are not cached; give the spec a cache_pool"},
+    "zip": {"cache_pool": "it would have no effect, because archives are not cached; set the spec's cache_pool"},
 }
 """Further members that aiozarr refuses, each with the reason."""
 
@@ -222,7 +222,7 @@ def _opened(driver: str, members: Members, context: Context) -> KvStore:
             base = members.require("base_url", text)
             headers = members.take("headers", _headers, None)
             if urlsplit(base).scheme not in ("http", "https"):
-                raise invalid(members.at("base_url"), f"expected a URL of http:// or https://, not {shown(base)}")
+                raise invalid(members.at("base_url"), f"expected an http:// or https:// URL, not {shown(base)}")
             return KvStore(f"{base.removesuffix('/')}/", below, {"headers": headers} if headers else {})
 
 
@@ -230,5 +230,5 @@ def _headers(value: JSON, path: str) -> dict[str, str]:
     pairs = [(where, *text(each, where).partition(":")) for where, each in items(value, path)]
     for where, name, colon, _ in pairs:
         if not colon:
-            raise invalid(where, f"a header is 'Name: value', not {name!r}")
+            raise invalid(where, f"a header must have the form 'Name: value', not {name!r}")
     return {name.strip(): content.strip() for _, name, _, content in pairs}

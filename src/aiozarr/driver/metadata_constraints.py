@@ -114,7 +114,7 @@ class MetadataConstraints:
         fill: Any = None
         if "fill_value" in members:
             if data_type is None:
-                raise invalid(members.at("fill_value"), "a fill value needs data_type beside it")
+                raise invalid(members.at("fill_value"), "fill_value needs data_type")
             fill = members.require("fill_value", lambda each, where: parse_metadata_fill(each, data_type, where))
         shape = members.take("shape", lengths, None)
         names = members.take(
@@ -132,12 +132,12 @@ class MetadataConstraints:
         given = {"shape": shape, "dimension_names": names, "chunk_grid": chunk_shape, f"attributes.{UNITS}": units}
         for name, each in given.items():
             if each is not None and rank is not None and len(each) != rank:
-                raise invalid(members.at(name), f"{len(each)} items for {rank} dimensions")
+                raise invalid(members.at(name), f"expected {rank} items, one per dimension, not {len(each)}")
             rank = len(each) if each is not None else rank
         extra = members.rest()
         for name, each in extra.items():
             if not isinstance(each, Mapping) or each.get("must_understand") is not False:
-                reason = f'unknown member {name!r}; an extension says {{"must_understand": false}}'
+                reason = f'unknown member {name!r}; an extension must have {{"must_understand": false}}'
                 raise invalid(members.at(str(name)), reason)
         return cls(rank, shape, data_type, chunk_shape, encoding, fill, codecs, names, units, dict(attributes), extra)
 
@@ -151,7 +151,7 @@ def _chunk_shape(value: JSON, path: str) -> tuple[int, ...]:
 
 def _no_transformers(value: JSON, path: str) -> None:
     if array(value, path):
-        raise invalid(path, "the driver has no storage transformers")
+        raise invalid(path, "storage transformers are not supported")
 
 
 def _attributes(value: JSON, path: str) -> tuple[Mapping[str, JSON], Units | None]:
@@ -225,7 +225,7 @@ def check_schema(facts: Any, schema: Schema) -> None:
             raise mismatch("schema.fill_value", fill_json(fill, facts.data_type), facts.fill_json)
     if schema.codec is not None:
         if schema.codec.driver != facts.codec.driver:
-            reason = f"the codecs of {schema.codec.driver!r} do not match {facts.codec.driver!r}"
+            reason = f"codecs of the driver {schema.codec.driver!r} cannot be used with {facts.codec.driver!r}"
             raise invalid("schema.codec.driver", reason)
         if schema.codec.codecs is not None:
             facts.codec.codecs.merged(schema.codec.codecs, "schema.codec.codecs", strict=False)
@@ -273,7 +273,7 @@ def _contained(member: str, wanted: Mapping[str, JSON], found: Mapping[str, JSON
 
 def mismatch(member: str, expected: JSON, found: JSON) -> SpecConflictError:
     """Return the error of a member that has another value."""
-    return SpecConflictError(f"{expected!r} is expected, not {found!r}", member=member, expected=expected, found=found)
+    return SpecConflictError(f"expected {expected!r}, not {found!r}", member=member, expected=expected, found=found)
 
 
 @dataclass(frozen=True)

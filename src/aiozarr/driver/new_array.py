@@ -212,7 +212,7 @@ def new_array(metadata: MetadataConstraints, schema: Schema, *, exact: bool = Fa
     data_type = metadata.data_type or declared_type(schema.dtype, "metadata.data_type")
     domain = effective_domain(metadata, schema)
     if domain is None or not domain.is_finite:
-        raise invalid("schema.domain", "the shape is unknown; metadata.shape or schema.domain gives it")
+        raise invalid("schema.domain", "the shape is unknown; set metadata.shape or schema.domain")
     shape = domain.shape
     fill = metadata.fill_value
     if fill is None:
@@ -275,7 +275,7 @@ def effective_chain(metadata: MetadataConstraints, schema: Schema) -> CodecChain
     """Return the codecs that the metadata and the schema give together; None if they give none."""
     codec = schema.codec
     if codec is not None and codec.driver != "zarr3":
-        raise invalid("schema.codec.driver", f"the codecs of {codec.driver!r} are not those of 'zarr3'")
+        raise invalid("schema.codec.driver", f"codecs of the driver {codec.driver!r} cannot be used with 'zarr3'")
     wanted = None if codec is None else codec.codecs
     if metadata.codecs is None or wanted is None:
         return wanted if metadata.codecs is None else metadata.codecs
@@ -304,7 +304,7 @@ def effective_layout(
         read = Grid()
         if found.read_shape is not None and metadata.codecs.sharding_height:
             if len(found.read_shape) != rank:
-                raise invalid("metadata.codecs", f"inner chunks of shape {list(found.read_shape)} have another rank")
+                raise invalid("metadata.codecs", f"inner chunks of shape {list(found.read_shape)} need rank {rank}")
             if not exact or _names_serializer(metadata.codecs):
                 read = hard_shape(found.read_shape)
         implied = replace(implied, inner_order=order, read=read)

@@ -51,30 +51,30 @@ async def open(  # noqa: A001  # the public name
 ) -> AnyNode | TensorView:
     """Open the array or group at `path` inside `target`, or the array that a TensorStore JSON spec describes.
 
-    The result is an async context manager. Leaving it closes the store if opening made it.
+    The result is an async context manager. Leaving it closes the store if `open` created it.
 
     A spec is a mapping, `{"driver": "zarr3", "kvstore": ..., ...}`, or a URL pipeline, `"s3://bucket/a/|zarr3:"`. It
-    opens or creates an array as a `TensorView`, and allows no other argument.
+    opens or creates an array as a `TensorView`, and allows no other argument than `schemes`.
 
     Args:
         target: a URL, a local path, a `Store`, or a spec.
-        path: the node's path below that, such as `"a/b"`; `""` is the target itself.
+        path: the node's path inside `target`, such as `"a/b"`; `""` is the target itself.
         mode: "r": writes raise; "r+": writes are allowed. A `TensorView` can be written.
         zarr_format: the required format of the node. None: any; with several formats at one path, 3 comes before 2
             and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
-        storage_options: options of the store, for a URL, as fsspec's users pass them.
+        storage_options: options of the store, if `target` is a URL, in fsspec's form.
         settings: limits and policies of reads and writes.
-        schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open what their
-            users name. A local path has the scheme `file`; each link of a chain needs its own. Specs are checked too,
-            with their endpoints.
+        schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open locations given
+            by their users. A local path has the scheme `file`; every link of a chain is checked. Specs and their
+            endpoints are checked too.
 
     Raises:
-        NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
-        NodeExistsError: a spec may only create, and there is an array.
+        NodeNotFoundError: there is no node, or no node with this `zarr_format`; also a `FileNotFoundError`.
+        NodeExistsError: a spec only creates, but there is already an array.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         InvalidSpecError: a spec is not valid; the error names the member.
-        SpecMismatchError: the stored array does not satisfy a spec; the error has the member, the constraint and what
-            is stored.
+        SpecMismatchError: the stored array does not satisfy a spec; the error has the member, the constraint and the
+            stored value.
         UnknownSchemeError: no store opens such URLs, or `schemes` does not allow them.
         InvalidKeyError: `path` is not a valid path of a node.
         StoreError: the store could not be read.
@@ -113,7 +113,7 @@ async def open_any(
     given = {"path": path, **options}
     others = [name for name, value in given.items() if value] + (["mode"] if mode != "r" else [])
     if others:
-        raise TypeError(f"no other argument goes with a spec, and {', '.join(others)} is given; see its members")
+        raise TypeError(f"{', '.join(others)} cannot be used with a spec; set members of the spec instead")
     return await open_spec(target, schemes)
 
 

@@ -56,7 +56,7 @@ class Unit:
         """Return the unit of `"4 nm"`, `4` or `[4, "nm"]`.
 
         Raises:
-            InvalidSpecError: it is none of these.
+            InvalidSpecError: `value` has another form.
         """
         if isinstance(value, str):
             return cls.parse_text(value, path)
@@ -67,7 +67,7 @@ class Unit:
             raise invalid(path, f"expected a multiplier and a base unit, not {shown(value)}")
         multiplier = number(pair[0], f"{path}[0]")
         if multiplier <= 0:
-            raise invalid(f"{path}[0]", f"a multiplier is more than 0, not {shown(multiplier)}")
+            raise invalid(f"{path}[0]", f"a multiplier must be greater than 0, not {shown(multiplier)}")
         return cls(multiplier, text(pair[1], f"{path}[1]").strip())
 
     @classmethod
@@ -154,7 +154,7 @@ def parse_dtype(value: JSON, path: str) -> str:
 
 def _type_name(value: JSON, path: str, names: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in names:
-        raise invalid(path, f"unknown data type {shown(value)}; known are {', '.join(NAMES)}")
+        raise invalid(path, f"unknown data type {shown(value)}; expected one of {', '.join(NAMES)}")
     return value
 
 
@@ -165,9 +165,9 @@ def declared_type(name: str | None, member: str) -> DataType:
         InvalidSpecError: no type is named, or the drivers do not store it.
     """
     if name is None:
-        raise invalid("dtype", f"the data type is unknown; {member}, dtype or schema.dtype gives it")
+        raise invalid("dtype", f"the data type is unknown; set {member}, dtype or schema.dtype")
     if name not in NAMES:
-        raise invalid("dtype", f"the driver does not store {name!r}; it stores {', '.join(NAMES)}")
+        raise invalid("dtype", f"the driver does not support {name!r}; expected one of {', '.join(NAMES)}")
     return DataType.from_json(name)
 
 
@@ -182,7 +182,7 @@ def parse_metadata_fill(value: JSON, data_type: DataType, path: str) -> FillValu
     try:
         return data_type.parse_fill_value(value, strict=data_type.dtype.kind in "biufc")
     except MetadataError as error:
-        raise invalid(path, f"{shown(value)} is no value of {data_type.name}") from error
+        raise invalid(path, f"{shown(value)} is not a value of {data_type.name}") from error
 
 
 def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
@@ -193,7 +193,7 @@ def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
     """
     while isinstance(value, list | tuple):
         if len(value) != 1:
-            raise invalid(path, f"the fill value is a scalar, not {shown(value)}")
+            raise invalid(path, f"the fill value must be a scalar, not {shown(value)}")
         value = value[0]
     kind = data_type.dtype.kind
     if isinstance(value, str):
@@ -201,7 +201,7 @@ def parse_schema_fill(value: JSON, data_type: DataType, path: str) -> FillValue:
     if kind == "b":
         return parse_metadata_fill(boolean(value, path), data_type, path)
     if kind == "c":
-        raise invalid(path, "a schema cannot have a complex fill value; metadata.fill_value can")
+        raise invalid(path, "a schema cannot have a complex fill value; use metadata.fill_value")
     if kind in "iu":
         limits = np.iinfo(data_type.dtype)
         return parse_metadata_fill(integer(value, path, int(limits.min), int(limits.max)), data_type, path)
@@ -318,10 +318,10 @@ class Schema:
         return schema.with_rank(None, path)
 
     def with_rank(self, rank: int | None, path: str) -> Schema:
-        """Return the schema with the rank that its members, and `rank`, have.
+        """Return the schema with the common rank of its members and `rank`.
 
         Raises:
-            SpecConflictError: they differ.
+            SpecConflictError: the ranks differ.
         """
         layout, units = self.chunk_layout, self.dimension_units
         given = {
@@ -333,7 +333,7 @@ class Schema:
         for name, each in given.items():
             if each is not None and rank is not None and each != rank:
                 raise SpecConflictError(
-                    f"the rank {each} of {name} is not {rank}", member=f"{path}.{name}", expected=rank, found=each
+                    f"the rank {each} of {name} differs from {rank}", member=f"{path}.{name}", expected=rank, found=each
                 )
             rank = each if rank is None else rank
         return replace(self, rank=rank)
@@ -342,7 +342,7 @@ class Schema:
         """Return the schema with this data type.
 
         Raises:
-            SpecConflictError: it has another one.
+            SpecConflictError: the schema has another data type.
         """
         if dtype is not None and self.dtype not in (None, dtype):
             raise SpecConflictError(

@@ -86,7 +86,7 @@ def _expand(given: Sequence[Any], rank: int, mode: Mode) -> Iterator[Any]:
     if ellipses > 1:
         raise SelectionError("a selection can only have a single ellipsis ('...')")
     if used > rank:
-        raise SelectionError(f"too many indices: the selection has {used}, the domain has the rank {rank}")
+        raise SelectionError(f"too many indices: the selection has {used}, the domain has rank {rank}")
     if not ellipses:
         items.append(Ellipsis)
     for item in items:
@@ -101,19 +101,19 @@ def _parsed(given: Sequence[Any], mode: Mode) -> Iterator[Any]:
         if item is None or item is Ellipsis or isinstance(item, slice):
             yield item
         elif isinstance(item, bool | np.bool_):
-            raise SelectionError("a single bool is no index")
+            raise SelectionError("a bool is not an index")
         elif isinstance(item, list | tuple | np.ndarray) and np.ndim(item) > 0:
             values = np.asarray(item)
             is_mask = values.dtype.kind == "b"
             if mode == "outer" and values.ndim > 1:
                 kind = "masks" if is_mask else "index arrays"
-                raise SelectionError(f"oindex takes {kind} of one axis, not {values.ndim}")
+                raise SelectionError(f"oindex expects {kind} with one axis, not {values.ndim}")
             if is_mask:
                 yield from [each.astype(np.int64) for each in values.nonzero()]
             elif values.dtype.kind in "iu" or not values.size:
                 yield values.astype(np.int64)
             else:
-                raise SelectionError(f"index arrays are of integers or booleans, not {values.dtype}")
+                raise SelectionError(f"index arrays must contain integers or booleans, not {values.dtype}")
         else:
             try:
                 yield as_index(item)  # pyright: ignore[reportArgumentType]  # the TypeError is handled below
@@ -133,17 +133,17 @@ def _slice(item: slice, each: Dimension, at: int, new: int) -> tuple[Dimension, 
     except TypeError as error:
         raise SelectionError(f"the slice {item!r} of dimension {at} has a bound that is not an integer") from error
     if not step:
-        raise SelectionError(f"the slice of dimension {at} has a step of 0")
+        raise SelectionError(f"the slice of dimension {at} must not have step 0")
     forwards = step > 0
     start = (each.inclusive_min if forwards else each.exclusive_max - 1) if low is None else low
     stop = (each.exclusive_max if forwards else each.inclusive_min - 1) if end is None else end
     if (stop - start) * step < 0:
-        raise SelectionError(f"the slice {start}:{stop}:{step} of dimension {at} goes the other way")
+        raise SelectionError(f"the slice {start}:{stop}:{step} of dimension {at} ends before it starts")
     first, last = (start, stop) if forwards else (stop + 1, start + 1)
     if first < each.inclusive_min or last > each.exclusive_max:
         raise SelectionError(
-            f"the slice [{first}, {last}) of dimension {at} is not inside of [{each.inclusive_min}, "
-            f"{each.exclusive_max}); indices are those of the domain, and negative ones do not wrap"
+            f"the slice [{first}, {last}) of dimension {at} is outside [{each.inclusive_min}, "
+            f"{each.exclusive_max}); indices refer to the domain, so negative indices do not wrap around"
         )
     count = -((start - stop) // step) if forwards else -((stop - start) // -step)
     origin = abs(start) // abs(step) * (1 if (start >= 0) == forwards else -1)
@@ -156,8 +156,8 @@ def _slice(item: slice, each: Dimension, at: int, new: int) -> tuple[Dimension, 
 def _check_index(index: int, each: Dimension, at: int) -> None:
     if index not in each:
         raise SelectionError(
-            f"index {index} is outside of [{each.inclusive_min}, {each.exclusive_max}) in dimension {at}; indices are "
-            "those of the domain, and negative ones do not wrap"
+            f"index {index} is outside [{each.inclusive_min}, {each.exclusive_max}) in dimension {at}; indices "
+            "refer to the domain, so negative indices do not wrap around"
         )
 
 

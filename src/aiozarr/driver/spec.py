@@ -153,7 +153,7 @@ class Spec:
             domain = self.format.domain(self.metadata, self.schema)
             transform = DomainTransform.identity(facts.domain if domain is None else domain)
         if len(transform.outputs) != facts.rank:
-            reason = f"the transform has {len(transform.outputs)} outputs, the array {facts.rank} dimensions"
+            reason = f"the transform has {len(transform.outputs)} outputs, but the array has {facts.rank} dimensions"
             raise invalid("transform.output", reason)
         return transform.resolved(facts.domain)
 
@@ -180,7 +180,7 @@ def is_spec(target: object) -> bool:
 def _of_pipeline(url: str) -> dict[str, JSON]:
     found = split_pipeline(url)
     if found is None:
-        raise invalid("", f"{url!r} is no URL pipeline, such as s3://bucket/a/|zarr3:")
+        raise invalid("", f"expected a URL pipeline such as s3://bucket/a/|zarr3:, not {url!r}")
     store, driver, path = found
     return {"driver": driver, "kvstore": store, "path": path}
 
@@ -188,13 +188,13 @@ def _of_pipeline(url: str) -> dict[str, JSON]:
 def _check_modes(flags: Mapping[str, Any]) -> None:
     """Check that the modes of opening are compatible."""
     if not flags["open"] and not flags["create"]:
-        raise invalid("open", "a spec opens or creates; open and create are both false")
+        raise invalid("open", "open or create must be true")
     if flags["delete_existing"]:
         if not flags["create"]:
             raise invalid("delete_existing", "delete_existing needs create")
         for name in ("open", *ASSUMPTIONS):
             if flags[name]:
-                raise invalid("delete_existing", f"delete_existing does not go with {name}")
+                raise invalid("delete_existing", f"delete_existing cannot be combined with {name}")
     for name in ASSUMPTIONS:
         if flags[name] and not flags["open"]:
             raise invalid(name, f"{name} needs open")
@@ -204,7 +204,7 @@ def _with_ranks(schema: Schema, metadata: Constraints, transform: DomainTransfor
     """Return the schema with the rank that the spec determines. With a transform, `rank` is that of its domain."""
     if transform is not None:
         if rank is not None and rank != transform.domain.rank:
-            raise invalid("rank", f"the rank {rank} is not {transform.domain.rank}, that of the transform")
+            raise invalid("rank", f"the rank {rank} differs from the rank {transform.domain.rank} of the transform")
         rank = len(transform.outputs)
     return schema.with_rank(rank, "schema").with_rank(metadata.rank, "schema")
 

@@ -139,8 +139,8 @@ def not_found_error(access: internal.NodeAccess, spec: Spec) -> NodeNotFoundErro
 def exists_error(access: internal.NodeAccess) -> NodeExistsError:
     """Return the error of a document that is stored already."""
     return NodeExistsError(
-        f"there is an array at {access.url}; open=true opens it, delete_existing=true erases everything stored there "
-        "first",
+        f"there is an array at {access.url}; open=true opens it, and delete_existing=true first erases everything "
+        "stored there",
         url=access.url,
         path=access.path,
     )
@@ -194,7 +194,7 @@ async def _create(access: internal.NodeAccess, spec: Spec, stored: StoredArray) 
             await internal.erase_node(access)
         key = access.prefix + spec.format.key
         if access.store.supports.conditional_writes is False and await access.scheduled.stat(key) is not None:
-            raise PreconditionFailedError("a document is stored already", store=access.store.url, key=key)
+            raise PreconditionFailedError("a document already exists", store=access.store.url, key=key)
         await access.scheduled.set_if_absent(key, dump_document(stored.facts.document(), finite=False))
         return None, [(access.path, stored.array.metadata)]
 
@@ -280,7 +280,7 @@ async def resized(
         if (expand_only and new < old) or (shrink_only and new > old):
             word = "shrink" if new < old else "grow"
             option = "expand_only" if expand_only and new < old else "shrink_only"
-            raise ValueError(f"dimension {dimension} would {word} from {old} to {new}, and {option} is given")
+            raise ValueError(f"dimension {dimension} would {word} from {old} to {new}, but {option} is set")
     await current.array.resize(shape, delete_chunks=delete_chunks)
     return with_facts(current, current.facts.with_shape(shape), None)
 
@@ -291,7 +291,7 @@ def _new_shape(
     """Return the shape of the array whose view has these upper bounds."""
     ends = [None] * transform.domain.rank if exclusive_max is None else list(exclusive_max)
     if len(ends) != transform.domain.rank:
-        raise ValueError(f"{len(ends)} bounds for {transform.domain.rank} dimensions")
+        raise ValueError(f"expected {transform.domain.rank} bounds, one per dimension, not {len(ends)}")
     new = list(shape)
     for dimension, end in enumerate(ends):
         each = transform.domain[dimension]
@@ -302,7 +302,7 @@ def _new_shape(
             raise ValueError(f"the upper bound of dimension {dimension} is explicit and cannot be changed")
         new[outputs[0]] = end + transform.outputs[outputs[0]].offset
     if any(length < 0 for length in new):
-        raise ValueError(f"the array would get the shape {tuple(new)}")
+        raise ValueError(f"lengths must not be negative, as in the new shape {tuple(new)}")
     return tuple(new)
 
 
@@ -313,7 +313,7 @@ async def _read_again(access: internal.NodeAccess, stored: StoredArray) -> Store
     facts, version = found
     if compatibility_key(facts) != compatibility_key(stored.facts):
         raise SpecMismatchError(
-            "the stored metadata are no longer compatible with those of the view",
+            "the stored metadata is no longer compatible with the view",
             member="metadata",
             expected=stored.facts.to_json(),
             found=facts.to_json(),

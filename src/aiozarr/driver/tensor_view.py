@@ -41,9 +41,9 @@ class ByDimension(Indexer[V]):
 
 
 class TensorView:
-    """A view of an array by domain, which a TensorStore spec opens. `await view` reads it, `.write(values)` writes it.
+    """A view of an array, with a domain of indices. `await view` reads it, `.write(values)` writes it.
 
-    Indices are those of the domain: they need not begin at 0, and negative ones do not count from the end. Indexing,
+    Indices refer to the domain: they need not begin at 0, and negative indices do not count from the end. Indexing,
     translating, labelling and transposing make views without I/O. Reads and writes use the underlying array.
     """
 
@@ -107,7 +107,7 @@ class TensorView:
 
     @property
     def dimension_units(self) -> tuple[Unit | None, ...]:
-        """The unit of each dimension; None where it is unknown. A stride multiplies it."""
+        """The unit of each dimension, multiplied by its stride; None if it is unknown."""
         units: list[Unit | None] = [None] * self.rank
         for output, unit in zip(self._transform.outputs, self._stored.facts.units, strict=True):
             if output.input_dimension is not None and unit is not None:
@@ -116,12 +116,12 @@ class TensorView:
 
     @property
     def chunk_layout(self) -> ChunkLayout:
-        """The chunks, as the domain of the view sees them."""
+        """The chunk layout, in coordinates of the view's domain."""
         return view_layout(self._stored.facts.chunk_layout, self._transform)
 
     @property
     def codec(self) -> CodecSchema:
-        """The codecs."""
+        """The codecs of the array."""
         return self._stored.facts.codec
 
     @property
@@ -189,7 +189,7 @@ class TensorView:
 
     @property
     def oindex(self) -> ByDimension[TensorView]:
-        """Orthogonal indexing: `view.oindex[[1, 5], [2, 3]]` takes each dimension by itself."""
+        """Orthogonal indexing: `view.oindex[[1, 5], [2, 3]]` selects along each dimension separately."""
         return ByDimension(lambda selection: self._with(select(self._transform, selection, "outer")))
 
     @property
@@ -199,24 +199,24 @@ class TensorView:
 
     @property
     def translate_to(self) -> ByDimension[TensorView]:
-        """`view.translate_to[0, 0]`: the view whose domain begins there. One number applies to all dimensions."""
+        """`view.translate_to[0, 0]`: the view whose domain begins there; one number applies to all dimensions."""
         return ByDimension(lambda origin: self._with(self._transform.translated(self._each(origin))))
 
     @property
     def translate_by(self) -> ByDimension[TensorView]:
-        """`view.translate_by[5, -1]`: the view whose domain is moved by that. One number applies to all dimensions."""
+        """`view.translate_by[5, -1]`: the view whose domain is moved by this; one number applies to all dimensions."""
         return ByDimension(self._translate_by)
 
     @property
     def translate_backward_by(self) -> ByDimension[TensorView]:
-        """`view.translate_backward_by[5, 1]`: the view whose domain is moved back by that."""
+        """`view.translate_backward_by[5, 1]`: the view whose domain is moved back by these offsets."""
         return ByDimension(
             lambda offsets: self._translate_by([None if each is None else -each for each in self._each(offsets)])
         )
 
     @property
     def label(self) -> ByDimension[TensorView]:
-        """`view.label["x", "y"]`: the view with these labels; "" is none."""
+        """`view.label["x", "y"]`: the view with these labels; "" means no label."""
         return ByDimension(self._label)
 
     def transpose(self, order: Sequence[int | str] | None = None) -> TensorView:
@@ -225,11 +225,11 @@ class TensorView:
         Dimensions are given by number, negative from the end, or by label.
 
         Raises:
-            SelectionError: the order is no permutation.
+            SelectionError: `order` is not a permutation of the dimensions.
         """
         given = list(reversed(range(self.rank))) if order is None else [self._dimension(each) for each in order]
         if sorted(given) != list(range(self.rank)):
-            raise SelectionError(f"{order!r} is no permutation of the {self.rank} dimensions")
+            raise SelectionError(f"{order!r} is not a permutation of the {self.rank} dimensions")
         return self._with(self._transform.transposed(given))
 
     @property
@@ -245,7 +245,7 @@ class TensorView:
     async def read(self, out: AnyArray | None = None, progress: ProgressCallback | None = None) -> AnyArray:
         """Read the elements; arguments and errors are the same as for `aiozarr.View.read`.
 
-        Returns: an array of the shape of the view, without axes if it has no dimensions.
+        Returns: an array of the view's shape, 0-dimensional if the view has no dimensions.
 
         Raises:
             OverflowError, TypeError, ValueError: `values` do not fit the data type; as `aiozarr.View.write`.
@@ -264,7 +264,7 @@ class TensorView:
     async def write(self, values: ArrayLike, progress: ProgressCallback | None = None) -> None:
         """Write `values`; arguments and errors are the same as for `aiozarr.View.write`.
 
-        Chunks that come to equal the fill value bit by bit are not stored.
+        Chunks that end up equal to the fill value, bit by bit, are not stored.
 
         Raises:
             OverflowError, TypeError, ValueError: `values` do not fit the data type; as `aiozarr.View.write`.
@@ -292,9 +292,9 @@ class TensorView:
         """Change the shape of the stored array, and return the view with the new bounds. This view keeps its own.
 
         Args:
-            exclusive_max: the new ends of the dimensions of the domain; None leaves one as it is.
-            inclusive_min: the present origin, which cannot change; None leaves a dimension as it is.
-            resize_metadata_only: do not erase the chunks that are outside of the new shape.
+            exclusive_max: the new ends of the dimensions of the domain; None keeps a bound.
+            inclusive_min: the current origin, which cannot change; None keeps a bound.
+            resize_metadata_only: do not erase chunks outside the new shape.
             expand_only: raise if a dimension would shrink.
             shrink_only: raise if a dimension would grow.
 
@@ -302,7 +302,7 @@ class TensorView:
             ValueError: a bound cannot be changed, or `expand_only` or `shrink_only` forbids it.
             UnsupportedOperationError: the spec assumes metadata, or the view cannot be written.
             NodeNotFoundError: the document is no longer stored.
-            SpecMismatchError: another array is stored now.
+            SpecMismatchError: a different array is now stored.
         """
         stored = await resized(
             self._stored,
@@ -325,7 +325,7 @@ class TensorView:
         return TensorView(stored, self._transform.resolved(stored.facts.domain))
 
     async def aclose(self) -> None:
-        """Close the store that opening the spec made. May be called twice."""
+        """Close the store that was created for the spec. May be called twice."""
         await self.array.aclose()
 
     async def __aenter__(self) -> TensorView:
@@ -335,7 +335,7 @@ class TensorView:
         await self.aclose()
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
-        raise TypeError("a TensorView holds no values; `await view` or `await view.read()` gives the array")
+        raise TypeError("a TensorView does not contain values; use `await view` or `await view.read()`")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (TensorView, (self._stored, self._transform))
@@ -372,7 +372,7 @@ class TensorView:
         if len(found) == 1:
             found *= self.rank
         if len(found) != self.rank:
-            raise SelectionError(f"{len(found)} numbers for {self.rank} dimensions")
+            raise SelectionError(f"expected {self.rank} numbers, one per dimension, not {len(found)}")
         return found
 
     def _translate_by(self, offsets: Any) -> TensorView:
@@ -382,7 +382,7 @@ class TensorView:
     def _label(self, labels: Any) -> TensorView:
         names = [labels] if isinstance(labels, str) else list(labels)
         if len(names) != self.rank or not all(isinstance(name, str) for name in names):
-            raise SelectionError(f"{self.rank} labels are expected, not {labels!r}")
+            raise SelectionError(f"expected {self.rank} labels, not {labels!r}")
         if (repeated := repeated_label(names)) is not None:
             raise SelectionError(f"the label {repeated!r} is not unique")
         domain = self.domain.with_labels(names)

@@ -69,7 +69,7 @@ class Zarr2Constraints:
         rank = _common_rank(given, path)
         data_type = _data_type(given["dtype"], f"{path}.dtype") if "dtype" in given else None
         if "fill_value" in given and data_type is None:
-            raise invalid(f"{path}.fill_value", "a fill value needs dtype beside it")
+            raise invalid(f"{path}.fill_value", "fill_value needs dtype")
         return cls(rank, given, data_type)
 
 
@@ -157,9 +157,9 @@ def new_zarr2(metadata: Zarr2Constraints, schema: Schema, *, exact: bool = False
     data_type = metadata.data_type or declared_type(schema.dtype, "metadata.dtype")
     domain = zarr2_domain(metadata, schema)
     if domain is None or not domain.is_finite:
-        raise invalid("schema.domain", "the shape is unknown; metadata.shape or schema.domain gives it")
+        raise invalid("schema.domain", "the shape is unknown; set metadata.shape or schema.domain")
     if schema.dimension_units is not None and any(schema.dimension_units):
-        raise invalid("schema.dimension_units", "format 2 has no units")
+        raise invalid("schema.dimension_units", "format 2 does not support units")
     layout = schema.chunk_layout or ChunkLayout()
     if "chunks" in given:
         layout = replace(layout, write=layout.write.merged(hard_shape(given["chunks"]), "metadata.chunks"))
@@ -210,7 +210,7 @@ def parse_zarr2(data: Buffer, *, node: str) -> Zarr2Facts:
     assert isinstance(metadata, ArrayMetadata)
     members = json.loads(bytes(data))
     if metadata.data_type.name not in NAMES:
-        reason = f"the driver does not read the type {metadata.data_type.name!r}; aiozarr.open_array does"
+        reason = f"the driver does not support the data type {metadata.data_type.name!r}; use aiozarr.open_array"
         raise InvalidMetadataError(reason, node=node, key=KEY, member="dtype")
     # Readers treat a missing member as null, and the chunk length 0 of an empty dimension as 1.
     defaults = {"dimension_separator": ".", "compressor": None, "filters": None}
@@ -254,7 +254,7 @@ def _completed(compressor: JSON) -> JSON:
 def _common_rank(given: Mapping[str, JSON], path: str) -> int | None:
     ranks = {name: len(given[name]) for name in ("shape", "chunks") if name in given}
     if len(set(ranks.values())) > 1:
-        raise invalid(f"{path}.chunks", f"{ranks['chunks']} chunk lengths for {ranks['shape']} dimensions")
+        raise invalid(f"{path}.chunks", f"expected {ranks['shape']} chunk lengths, not {ranks['chunks']}")
     return next(iter(ranks.values()), None)
 
 
@@ -266,13 +266,13 @@ def _data_type(value: JSON, path: str) -> DataType:
     if data_type.dtype.names is not None:
         fields = ", ".join(data_type.dtype.names)
         raise SpecConflictError(
-            f"the type has the fields {fields}, of which the driver selects none; aiozarr.open_array does",
+            f"the data type has the fields {fields}, which the driver does not support; use aiozarr.open_array",
             member=path,
             expected="a type without fields",
             found=value,
         )
     if data_type.name not in NAMES:
-        raise invalid(path, f"the driver does not store {shown(value)}")
+        raise invalid(path, f"the driver does not support {shown(value)}")
     return data_type
 
 

@@ -164,13 +164,13 @@ class Plan:
         requests: requests to the store; an upper bound unless `exact`.
         min_requests: a lower bound that assumes no cached shard index; equal to `requests` where `exact`.
         bytes: bytes that are fetched; an upper bound unless `exact`.
-        bytes_wanted: the bytes that the read needs; the others are in gaps between merged ranges.
+        bytes_wanted: the bytes that the read needs; the other bytes are in gaps between merged ranges.
         exact: True once indexes and sizes have been looked up.
         sharded: whether the stored objects are shards.
-        missing: how many of the stored objects are not there; None unless `exact`.
+        missing: how many of these objects are not stored; None unless `exact`.
         array: the array's URL.
         shape: the shape of the selection.
-        first: gives `rows`.
+        first: a function that returns `rows`.
     """
 
     chunks: int
@@ -188,12 +188,12 @@ class Plan:
 
     @property
     def over_read(self) -> int:
-        """Bytes that are fetched and not needed; 0 unless `exact`."""
+        """Bytes that are fetched but not needed; 0 unless `exact`."""
         return self.bytes - self.bytes_wanted
 
     @property
     def rows(self) -> tuple[PlanRow, ...]:
-        """The first requests, ten at most; none where index arrays are long."""
+        """The first requests, at most ten; empty if index arrays are long."""
         return () if self.first is None else self.first()
 
     def __str__(self) -> str:

@@ -132,7 +132,8 @@ class ChunkGrid(ABC):
     def edges(self, dimension: int) -> Sequence[int]:
         """Return the boundaries of the chunks along one dimension, ascending: chunk `i` is `[edges[i], edges[i + 1])`.
 
-        There is one boundary more than chunks. The last chunk is complete, so its end may be past the end of the array.
+        There is one more boundary than there are chunks. The last chunk is complete, so its end may be past the end of
+        the array.
         """
 
     @property

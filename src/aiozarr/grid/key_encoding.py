@@ -50,8 +50,8 @@ class ChunkKeyEncoding(ABC):
     def decode(self, key: str, ndim: int) -> tuple[int, ...] | None:
         """Return the coordinates of the chunk with the relative key `key`, or None if no chunk has this key.
 
-        This implementation reads coordinates that the key contains as decimal numbers in order. Other encodings
-        override it, so that a resize finds their chunks in listings.
+        The default implementation reads the decimal numbers in the key, in order. Other encodings override it, so that
+        a resize finds their chunks in listings.
         """
         numbers = re.findall("[0-9]+", key)[-ndim:] if ndim else []
         if len(numbers) != ndim or any(len(number) > 19 for number in numbers):

@@ -52,8 +52,8 @@ CUT_SECONDS = 2.0
 class Array(UnreadValues, Node[ArrayMetadata]):
     """An array in a store. `arr[selection]` is a `View`; `await arr[selection]` reads it, `.write(values)` writes it.
 
-    Made by `open`, `open_array`, `create_array` and the methods of `Group`, not by hand. Opening checks the metadata
-    completely, so an opened array can be read.
+    Create it with `open`, `open_array`, `create_array` or a method of `Group`. Opening checks the metadata completely,
+    so an opened array can be read.
     """
 
     if TYPE_CHECKING:
@@ -137,8 +137,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def chunks(self) -> tuple[Any, ...]:
         """Shape of the smallest unit that can be read. In a sharded array, this is the inner chunk.
 
-        For an unsharded array with the chunk grid `rectilinear`, it has a tuple of chunk lengths inside the array for
-        each dimension, as in dask.
+        For an unsharded array with the chunk grid `rectilinear`, each dimension has a tuple of chunk lengths, clipped
+        to the array, as in dask.
 
         Raises:
             LimitError: the grid is rectilinear, and there are more than a million lengths.
@@ -147,7 +147,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     @property
     def shards(self) -> tuple[Any, ...] | None:
-        """Shape of a shard; None if the array is not sharded. Rectilinear shards: as `chunks`."""
+        """Shape of a shard; None if the array is not sharded. For rectilinear shards, see `chunks`."""
         return self._layout.shards
 
     @property
@@ -157,7 +157,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """The order of elements in a stored chunk: "F" if its first axis is the fastest, else "C"."""
+        """The order of elements in a stored chunk: "F" if the first axis varies fastest, else "C"."""
         from aiozarr.hierarchy.new_metadata_v3 import storage_order
 
         return storage_order(self._metadata)
@@ -192,7 +192,7 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def blocks(self) -> BlockIndexer[View]:
         """Indexing by stored objects (shards or chunks): `arr.blocks[i, 1:3]` is a view of their elements.
 
-        Takes integers, which keep their axis, slices of step 1, and `...`. `blocks.shape` is the shape of the grid.
+        Accepts integers, which keep their axis, slices with step 1, and `...`. `blocks.shape` is the shape of the grid.
         Iterating yields the region of each stored object, a tuple of slices: `arr[region]` is its view.
         """
         grid = self._layout.grid
@@ -213,25 +213,25 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     ) -> None:
         """Change the shape of the array, but not the number of dimensions.
 
-        The metadata are stored first. With `delete_chunks`, the chunks wholly outside of the new shape are then erased.
+        The metadata are stored first. With `delete_chunks`, the chunks wholly outside the new shape are then erased.
         Chunks across the new edge stay whole (v3 core specification, "Resizing"): if the array grows again, their
-        values beyond the edge reappear. Area that was never stored holds the fill value.
+        values beyond the edge reappear. Elements that were never stored read as the fill value.
 
-        To complete a call that failed, repeat it: a call that does not change the shape lists the stored chunks, and
-        erases those outside that an interrupted call has left.
+        To complete a failed call, repeat it: a call that does not change the shape lists the stored chunks, and erases
+        the chunks outside the shape that an interrupted call left behind.
 
-        Chunks of a rectilinear grid keep their lengths. Beyond the last one, chunks are added, none longer than the
-        longest of the dimension.
+        Chunks of a rectilinear grid keep their lengths. New chunks are added after the last chunk, none longer than the
+        longest chunk of the dimension.
 
         Args:
             shape: the new lengths.
             delete_chunks: erase the chunks wholly outside. Otherwise they reappear when the array grows.
             clear: fill the gained area with the fill value before the new shape is stored, by erasing chunks stored
-                there and writing the fill value into those across the old edge. Another process must not append at the
+                there and writing the fill value into chunks across the old edge. Another process must not append at the
                 same time.
 
         Raises:
-            ValueError: another number of dimensions, or a negative length.
+            ValueError: the number of dimensions differs, or a length is negative.
             TypeError: a length is not an integer.
             UnsupportedOperationError: the array is read-only.
             ChangedError: the array was replaced since this handle was opened.
@@ -278,10 +278,10 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     async def append(self, values: ArrayLike, axis: int = 0) -> tuple[int, ...]:
         """Append `values` along `axis` and return the new shape.
 
-        The array is first grown from its stored shape, so that several writers append one after the other. If the
-        write then fails or is cancelled, the array is cut to its former shape again, unless another writer has appended
-        since. That takes 2 seconds at most, also after a timeout or a cancellation. If the array could not be cut, a
-        note of the error says what remains.
+        The array first grows from its stored shape, so several writers append one after another. If the write then
+        fails or is cancelled, the array shrinks to its former shape, unless another writer has appended since. This
+        takes at most 2 seconds, even after a timeout or a cancellation. If the array could not shrink, a note on the
+        error says so.
 
         Raises:
             ValueError: `values` differ from the array in the other dimensions, or the axis does not exist.
@@ -413,13 +413,13 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def with_settings(self, **changes: Any) -> Array:
         """Return a handle of this array with other settings, without I/O: `await array.with_settings(timeout=2)[:4]`.
 
-        `changes` are fields of `Settings`; all others stay as they are. Both handles use one store: closing the new
-        handle does not close it, closing the one that opened it does. The document is not parsed again: `strict` and
-        `v1_order_f` apply to it from the next `refresh`.
+        `changes` are fields of `Settings`; all other fields are kept. Both handles share one store: closing the new
+        handle does not close it, but closing the handle that opened it does. The document is not parsed again: `strict`
+        and `v1_order_f` apply to it from the next `refresh`.
 
         Raises:
-            TypeError: an unknown setting, or a value of the wrong type.
-            ValueError: a value out of its range, or another value of a setting that is fixed when a store is opened.
+            TypeError: a setting is unknown, or a value has the wrong type.
+            ValueError: a value is out of range, or changes a setting that is fixed when a store is opened.
         """
         settings = changed_settings(self.settings, changes)
         return self._with_metadata(self._metadata, self._options._replace(settings=settings, owns_store=False))
@@ -427,8 +427,8 @@ class Array(UnreadValues, Node[ArrayMetadata]):
     def with_storage_transformer(self, transformer: StorageTransformer) -> Array:
         """Return a handle of this array whose chunks are read and written through `transformer`, without I/O.
 
-        It is not recorded in the metadata, so other handles and other programs do not use it. It is applied before the
-        transformers in the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
+        The transformer is not recorded in the metadata, so other handles and other programs do not use it. It is
+        applied before the transformers in the metadata. `aiozarr.stores.CachingTransformer` caches chunks in memory.
 
         Raises:
             TypeError: it is not a `StorageTransformer`.

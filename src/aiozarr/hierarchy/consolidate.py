@@ -70,13 +70,14 @@ async def consolidate_metadata(
     Opening the group then reads the whole tree with one request. Format 2 stores consolidated metadata in
     `.zmetadata`, format 3 in the group's own `zarr.json`, as zarr-python does.
 
-    Later changes by aiozarr anywhere in the tree, also through targets further down, update the consolidated metadata
-    too. Other programs may not update them; consolidate again then. Groups below that have no document get one, because
-    readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are replaced.
+    Later changes through aiozarr anywhere in the tree, also through targets further down, update the consolidated
+    metadata too. Other programs may not update them; in this case consolidate again. Groups below that have no document
+    get one, because readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are
+    replaced.
 
     Args:
         target: a URL, a local path, or a `Store`.
-        path: the group's path below that.
+        path: the group's path inside `target`.
         zarr_format: the format of the group; None: detected from the stored documents. If the group has none, a node
             below it determines the format, and the group gets a document.
         storage_options: options of the store, for a URL.
@@ -84,10 +85,10 @@ async def consolidate_metadata(
 
     Raises:
         NodeNotFoundError: there is no node.
-        NodeTypeError: there is an array, or a node below is of another format than the group.
+        NodeTypeError: the node is an array, or a node below it has another format than the group.
         InvalidMetadataError, UnsupportedMetadataError: a document below cannot be read.
         UnsupportedOperationError: the store cannot list or cannot write.
-        PreconditionFailedError: another program changed the group meanwhile, again and again.
+        PreconditionFailedError: another program kept changing the group.
         UnknownSchemeError, InvalidKeyError, StoreError, TypeError, ValueError: as `open`.
     """
     check_format(zarr_format)

@@ -47,21 +47,22 @@ async def create_array(
     settings: Settings | None = None,
     **options: Unpack[AnyFormatOptions],
 ) -> Array:
-    """Create an array at `path` inside `target`, and the missing groups above it. The array can be written.
+    """Create an array at `path` inside `target`, and the missing groups above it, and return it opened for writing.
 
-    Format 1 has no groups, so none are made above it.
+    Format 1 has no groups, so no groups are created.
 
-    All arguments are checked before anything is stored. Without `data`, no chunks are stored: the array holds its fill
-    value until it is written. If writing `data` fails, the array stays with what was written; the error has a note.
+    All arguments are checked before anything is stored. Without `data`, no chunks are stored: the array reads as its
+    fill value until it is written. If writing `data` fails, the array remains with the values written so far, and a
+    note on the error says so.
 
     Args:
-        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
-        path: the array's path below that; `""` makes the target itself the array.
-        shape: lengths of the dimensions. May be empty; lengths may be 0. If `data` are given, it must be their shape.
+        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as an obstore store.
+        path: the array's path inside `target`; `""` makes the target itself the array.
+        shape: lengths of the dimensions. May be empty; lengths may be 0. It must equal the shape of `data`, if given.
         dtype: type of the elements by numpy's name, or for raw bits a name such as `"r24"`. Stored little-endian,
             unless the byte order is given, as in `">f4"`.
-        data: the values to write, which determine shape and dtype unless these are given. Another `dtype` must keep
-            every value.
+        data: the values to write, which determine shape and dtype unless these are given. A different `dtype` must
+            represent every value.
         zarr_format: 3, 2 or 1. An option of another format is a TypeError: formats 1 and 2 have no `codecs`, no
             `shards` and no `chunk_key_encoding`.
         overwrite: first erase the node and everything else stored below `path`.
@@ -72,23 +73,23 @@ async def create_array(
     Keyword Args:
         chunks: shape of the chunks, one length for all dimensions, "auto" (at most 1 MiB), or None for a single
             chunk. In a shape, -1 or None stands for a whole dimension.
-        shards: shape of the stored objects that contain several chunks, a multiple of `chunks`; "auto" (at most
-            64 MiB); None: each chunk is an object of its own.
+        shards: shape of the stored objects that contain several chunks, a multiple of `chunks`; "auto" (at most 64
+            MiB); None: each chunk is a separate object.
         codecs: how a chunk becomes bytes: "auto" (`bytes` and `zstd`), or a list in the order of encoding, of names, of
-            mappings with `name` and `configuration`, or of codec objects, also of numcodecs and zarr-python. With
-            `shards`, the chain of the inner chunks.
+            mappings with `name` and `configuration`, or of codec objects, including objects of numcodecs and
+            zarr-python. With `shards`, the chain of the inner chunks.
         filters: the codecs before the serializer, in the order of encoding, each in a form of `codecs`; one codec, or a
             list. None or empty: no filters. "auto": in format 2 the codec of strings and bytes of variable length
-            (`dtype=str`, `bytes`), else no filters. Other objects of format 2 need an explicit codec here.
-        serializer: the codec from arrays to bytes, such as `{"name": "bytes", "configuration": {"endian": "big"}}`.
-            Format 2 has none.
+            (`dtype=str`, `bytes`), else no filters. Other objects in format 2 need an explicit codec here.
+        serializer: the codec from arrays to bytes, such as `{"name": "bytes", "configuration": {"endian": "big"}}`. Not
+            for format 2.
         compressors: the codecs after the serializer, one codec or a list; None or empty: uncompressed. "auto": `zstd`,
             in format 2 blosc with lz4, level 5, shuffle, as in zarr-python 2. Format 2 has at most one. `filters`,
             `serializer` and `compressors` are the keywords of zarr-python. In format 3 they describe the same chain as
-            `codecs`, so give either.
+            `codecs`, so give one or the other.
         fill_value: the value of missing chunks. None: zero; in formats 1 and 2 null is stored, and read as zero. A str
             is written as in documents, such as "NaN".
-        order: "F" stores the first axis of a chunk as the fastest one; in format 3 with a `transpose` codec.
+        order: "F" stores chunks with the first axis varying fastest; format 3 uses a `transpose` codec for this.
         dimension_names: one name or None per dimension. Format 2 stores them in the attribute `_ARRAY_DIMENSIONS`.
         attributes: the user's own JSON.
         chunk_key_encoding: "default" (`c/0/1`) or "v2" (`0.1`); with a separator, `("v2", "/")`; or a mapping
@@ -101,7 +102,8 @@ async def create_array(
         compression_opts: format 1 only: the options of `compression`; None: the defaults of its library.
 
     Raises:
-        NodeExistsError: something is stored there. Of two tasks that create one array at once, one gets this error.
+        NodeExistsError: something is stored there. If two tasks create the same array at the same time, one of them
+            gets this error.
         NodeTypeError: a node above is an array, or a group of another format.
         UnsupportedOperationError: the store cannot write.
         UnsupportedMetadataError, InvalidMetadataError: a type or codec is unknown or does not fit.
@@ -126,12 +128,12 @@ async def create_group(
     storage_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
 ) -> Group:
-    """Create a group at `path` inside `target`, and the missing groups above it. The group can be written.
+    """Create a group at `path` inside `target`, and the missing groups above it, and return it opened for writing.
 
     Arguments and errors are the same as for `create_array`.
 
     Raises:
-        ValueError: format 1, which has no groups.
+        ValueError: `zarr_format` is 1, which has no groups.
     """
     metadata = new_group_metadata(zarr_format, attributes)
     return await _create(make_group, target, path, metadata, overwrite, storage_options, settings)
@@ -173,12 +175,12 @@ def _url_of_reads(_: object, views: Sequence[View | Array]) -> str | None:
 
 @observed("read", _url_of_reads)
 async def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
-    """Read several views, of any arrays and stores, as one schedule, and return their values in order.
+    """Read several views, of any arrays and stores, in one schedule, and return their values in order.
 
     The settings of the first view apply to all. The first error ends all reads.
 
     Raises:
-        TypeError: an item is not a view or array, or is one of `aiozarr.sync`.
+        TypeError: an item is not a view or array, or belongs to `aiozarr.sync`.
         StoreError, CodecError, MissingChunkError, LimitError, TimeoutError: as `View.read`.
     """
     requested = [_as_view(view) for view in views]

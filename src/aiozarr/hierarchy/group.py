@@ -49,11 +49,11 @@ N = TypeVar("N", bound=AnyNode)
 
 
 class Group(Node[GroupMetadata]):
-    """A group in a store. Made by `open`, `open_group`, `create_group` and the methods of `Group`, not by hand.
+    """A group in a store. Create it with `open`, `open_group`, `create_group` or a method of `Group`.
 
     Nodes that are opened or created through a group share its store, settings and mode. A group with consolidated
     metadata uses them, without a request, until this process changes something in the store; then it reads them again.
-    Any other group lists the store, which must be able to list.
+    Other groups list the store, which must support listing.
     """
 
     def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
@@ -113,7 +113,7 @@ class Group(Node[GroupMetadata]):
             return True
 
     async def members(self, max_depth: int | None = 0) -> AsyncGenerator[tuple[str, AnyNode], None]:
-        """Iterate over the nodes below, level by level: `(name relative to this group, node)`.
+        """Iterate over the nodes below, level by level, as pairs of the name relative to this group and the node.
 
         Many documents are fetched concurrently. Directories with names that are invalid for nodes are skipped.
 
@@ -122,8 +122,8 @@ class Group(Node[GroupMetadata]):
 
         Raises:
             UnsupportedOperationError: the store cannot list, and the group is not consolidated.
-            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. Raised after the readable nodes;
-                `tree` shows the error instead.
+            InvalidMetadataError, UnsupportedMetadataError: a document cannot be read. The error is raised after all
+                readable nodes; `tree` shows it instead.
         """
         unreadable: list[NodeError] = []
         async with aclosing(self._levels(max_depth)) as levels:
@@ -242,8 +242,8 @@ class Group(Node[GroupMetadata]):
     ) -> Array:
         """Open the array `name` below this group, or create it if nothing is stored there.
 
-        An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` the same type.
-        The other options apply only if it is created. Of two tasks that require it at once, one creates it.
+        An existing array must have this shape, and a type that casts safely to `dtype` (with `exact`, the same type).
+        The other options apply only if it is created. If two tasks require it at the same time, one of them creates it.
 
         Raises:
             TypeError: the existing array has another shape or type.
@@ -283,9 +283,9 @@ class Group(Node[GroupMetadata]):
         """Move the node `source` of this group, with everything below it, to the name `destination` of this group.
 
         Stores cannot rename, so all keys are copied and then erased. An array appears at `destination` once it is
-        copied completely; a group may be seen there before, without its attributes and with a part of its members. Only
-        when the copy is complete does the node disappear from `source`. An interrupted move leaves the source or the
-        copy complete; to finish it, repeat the call.
+        copied completely; a group may be visible there earlier, without its attributes and with only some of its
+        members. Only when the copy is complete does the node disappear from `source`. An interrupted move leaves the
+        source or the copy complete; to finish it, repeat the call.
 
         Raises:
             NodeNotFoundError: nothing is stored at `source`.

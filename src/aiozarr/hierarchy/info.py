@@ -44,8 +44,8 @@ class ArrayInfo:
         objects_expected: number of stored objects of a completely written array.
         objects_stored: number of stored chunks or shards of the grid; None if the store cannot list.
         bytes_stored: their bytes; None if the store cannot list or does not report sizes.
-        objects_outside: number of stored chunks that are not read, because they are outside of the grid, or under the
-            keys of another chunk key encoding; None if the store cannot list.
+        objects_outside: number of stored chunks that are not read, because they are outside the grid, or have the keys
+            of another chunk key encoding; None if the store cannot list.
         objects_other: number of other objects, without metadata documents; None if the store cannot list.
     """
 

@@ -45,21 +45,21 @@ async def open(  # noqa: A001  # the public name
 ) -> AnyNode:
     """Open the array or group at `path` inside `target`.
 
-    The result is an async context manager. Leaving it closes the store if opening made it.
+    The result is an async context manager. Leaving it closes the store if `open` created it.
 
     Args:
-        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as a store of obstore.
-        path: the node's path below that, such as `"a/b"`; `""` is the target itself.
+        target: a URL, a local path, a `Store`, or an object with obspec's methods, such as an obstore store.
+        path: the node's path inside `target`, such as `"a/b"`; `""` is the target itself.
         mode: "r": writes raise; "r+": writes are allowed.
         zarr_format: the required format of the node. None: any; with several formats at one path, 3 comes before 2
             and 2 before 1. All documents are probed concurrently, so None costs no extra round trip.
-        storage_options: options of the store, for a URL, as fsspec's users pass them.
+        storage_options: options of the store, if `target` is a URL, in fsspec's form.
         settings: limits and policies of reads and writes.
         schemes: the schemes that a location may have, such as `("s3", "https")`, for services that open what their
             users name. A local path has the scheme `file`; each link of a chain needs its own.
 
     Raises:
-        NodeNotFoundError: there is no node, or none of `zarr_format`; also a `FileNotFoundError`.
+        NodeNotFoundError: there is no node, or no node with this `zarr_format`; also a `FileNotFoundError`.
         InvalidMetadataError, UnsupportedMetadataError: its document cannot be read.
         UnknownSchemeError: no store opens such URLs, or `schemes` does not allow them.
         InvalidKeyError: `path` is not a valid path of a node.
@@ -90,11 +90,11 @@ async def open_array(
 ) -> Array:
     """Open the array at `path` inside `target`; arguments and errors are the same as for `open`.
 
-    With `mode="a"`, the array is created if there is no node, and allows writes. `create_options` are then keywords of
+    With `mode="a"`, the array is created if there is no node, and can be written. `create_options` are then keywords of
     `create_array`, `shape` and `dtype` among them, which apply only if the array is created.
 
     Raises:
-        NodeTypeError: there is a group.
+        NodeTypeError: the node is a group.
     """
     check_schemes(target, schemes)
     _check_mode(mode, path)
@@ -142,12 +142,12 @@ async def open_group(
 ) -> Group:
     """Open the group at `path` inside `target`; arguments and errors are the same as for `open`.
 
-    With `mode="a"`, the group is created with `attributes` if there is no node, and allows writes.
+    With `mode="a"`, the group is created with `attributes` if there is no node, and can be written.
     `use_consolidated=False` ignores consolidated metadata, and reads and lists the nodes themselves. True requires
     consolidated metadata, and None uses them if there are any.
 
     Raises:
-        NodeTypeError: there is an array.
+        NodeTypeError: the node is an array.
         InvalidMetadataError: `use_consolidated` is True, and the group has no consolidated metadata.
     """
     from aiozarr.hierarchy.group import make_group
@@ -222,12 +222,12 @@ async def require_array(
 ) -> Array:
     """Open the array at `path` for writing, or create it if there is no node.
 
-    An existing array must have this shape, and a type that casts safely to `dtype`, or with `exact` the same type. The
+    An existing array must have this shape, and a type that casts safely to `dtype` (with `exact`, the same type). The
     other keywords of `create_array` apply only if it is created.
 
     Raises:
         TypeError: the existing array has another shape or type.
-        NodeTypeError: there is a group.
+        NodeTypeError: the node is a group.
     """
     from aiozarr.hierarchy.group import check_matches
     from aiozarr.hierarchy.new_metadata import new_array_metadata

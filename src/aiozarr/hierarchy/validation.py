@@ -52,15 +52,15 @@ class Finding:
 
     Attributes:
         severity: "error", "warning" or "note".
-        rule: "invalid": the document cannot be read; "unsupported": it is valid, and uses an extension that aiozarr
-            lacks; "lenient": it violates its format, and is read nevertheless; "formats": there are documents of
+        rule: "invalid": the document cannot be read; "unsupported": it is valid, but uses an extension that aiozarr
+            does not support; "lenient": it violates its format, but is read anyway; "formats": there are documents of
             several formats, or the format differs from that of the group above; "consolidated": consolidated metadata
             differ from the node; "implicit": a group without a document; "chunk_keys": the stored chunks have keys of
             another encoding than the document says.
         path: the node's path below the target.
         key: the document's key, if there is one.
-        member: the member of the document, if one is at fault.
-        message: a sentence.
+        member: the member of the document, if a member is at fault.
+        message: a description of the finding.
     """
 
     severity: Severity
@@ -94,14 +94,13 @@ async def validate(
 
     Args:
         target: a URL, a local path, or a `Store`.
-        path: the node's path below that.
+        path: the node's path inside `target`.
         storage_options: options of the store, for a URL.
         settings: limits and policies.
 
     Returns:
         the number of nodes and the findings. A finding of severity "error": the node cannot be read. "warning": it
-        violates its format or differs from consolidated metadata, and aiozarr reads it nevertheless. "note": worth
-        knowing.
+        violates its format or differs from consolidated metadata, but aiozarr reads it anyway. "note": worth knowing.
 
     Raises:
         NodeNotFoundError: there is no node.

@@ -44,7 +44,7 @@ STREAM_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class BadObject:
-    """One finding.
+    """One finding of `verify`.
 
     Attributes:
         array: path of the array.
@@ -73,7 +73,7 @@ class VerifyReport:
         missing: number of chunks that are not stored; None if the store cannot list.
         bytes: bytes of the decoded elements.
         bad: objects that cannot be read or decoded, and nodes whose documents cannot be read.
-        outside: chunks that are never read, because the grid has none of their keys, which are no errors.
+        outside: chunks that are never read, because the grid does not contain their keys; these are not errors.
         other: number of objects below the arrays that are neither chunks nor metadata documents.
     """
 
@@ -96,22 +96,23 @@ async def verify(
 ) -> VerifyReport:
     """Read and decode every stored chunk of an array, or of all arrays below a group.
 
-    Indexes of shards are checked, and the checksums of codecs that have one. Without a checksum in the data, a changed
+    Shard indexes are checked, and the checksums of codecs that have one. Without a checksum in the data, a changed
     chunk that still decodes is not found.
 
     Args:
         target: a URL, a local path, or a `Store`.
-        path: the node's path below that.
-        progress: called with `Progress`, stored objects and decoded bytes; True draws a bar, with the extra `cli`.
+        path: the node's path inside `target`.
+        progress: called with `Progress`, stored objects and decoded bytes; True draws a progress bar (needs the extra
+            `cli`).
         storage_options: options of the store, for a URL.
         settings: limits and policies.
 
     Returns:
-        the counts, and every object that is bad.
+        the counts, and every bad object.
 
     Raises:
         NodeNotFoundError: there is no node.
-        StoreError: the store refused to be read, or could not be listed.
+        StoreError: the store could not be read or listed.
         UnknownSchemeError, InvalidKeyError, TypeError, ValueError: as `open`.
     """
     settings = settings_or_default(settings)

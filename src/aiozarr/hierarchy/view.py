@@ -55,10 +55,10 @@ FieldSelection: TypeAlias = "FieldNames | list[str] | list[int] | list[bool] | A
 
 
 class View(UnreadValues):
-    """Elements of an array, as numpy's indexing selects them. `await view` reads them.
+    """Selected elements of an array, indexed as in numpy. `await view` reads them.
 
-    Indexing an array or another view makes a view: `[...]` as numpy's basic indexing, `.oindex[...]` axis by axis,
-    `.vindex[...]` point by point. Names of fields in any of them select parts of structured elements.
+    Indexing an array or another view makes a view: `[...]` is numpy's basic indexing, `.oindex[...]` selects axis by
+    axis, `.vindex[...]` point by point. Field names in any of them select parts of structured elements.
 
     A view refers to the array as it was when the view was made. A later `resize` does not change it; chunks that the
     resize has erased read as the fill value.
@@ -146,9 +146,10 @@ class View(UnreadValues):
 
     @property
     def oindex(self) -> Indexer[View]:
-        """Orthogonal indexing: `view.oindex[[1, 5], :, mask]` takes each axis by itself, as numpy's `np.ix_`.
+        """Orthogonal indexing: `view.oindex[[1, 5], :, mask]` selects along each axis separately, like `np.ix_`.
 
-        Each axis takes an integer, a slice, a list of integers in any order and number, or a mask of its length.
+        Each axis accepts an integer, a slice, a list of integers in any order, repeated or not, or a mask of its
+        length.
         """
         from aiozarr.grid.advanced import select_orthogonal
 
@@ -176,8 +177,8 @@ class View(UnreadValues):
             out: a writable array of the view's shape and dtype, of any strides and byte order, that is filled and
                 returned. If the read fails, its content is undefined. For a subclass only the memory is filled; a mask
                 is not changed.
-            progress: called with `Progress` as chunks complete, on the calling event loop. Its exception ends the read.
-                True draws a bar, with the extra `cli`.
+            progress: called with `Progress` as chunks complete, on the calling event loop. If it raises an exception,
+                the read ends with it. True draws a progress bar (needs the extra `cli`).
 
         Returns: an array of the view's shape, or a numpy scalar if numpy's indexing would return one.
 
@@ -235,12 +236,12 @@ class View(UnreadValues):
         Raises:
             UnsupportedOperationError: the array is read-only.
             ChangedError: the array was replaced since this handle was opened, or has shrunk and no longer has some of
-                the elements. The first write checks it, and the first one after a change by this process.
+                the elements. This is checked by the first write, and by the first write after a change in this process.
             NodeNotFoundError: the array was deleted since then.
             TypeError: the cast would lose a fraction or an imaginary part; the error names the first such value.
-            ValueError: they do not broadcast to the view's shape.
-            OverflowError: a value is out of the dtype's range, or NaN has no counterpart. Names the first one and its
-                index in `values`. Nothing has been stored.
+            ValueError: `values` do not broadcast to the view's shape.
+            OverflowError: a value is out of the dtype's range, or is NaN and the dtype has no NaN. The error names the
+                first such value and its index in `values`. Nothing was stored.
             StoreError, CodecError, LimitError, TimeoutError: as `read`.
         """
         from aiozarr.common.progress import shown_progress
@@ -299,7 +300,7 @@ class View(UnreadValues):
         return replace(plan, array=self._array.url, shape=self.shape)
 
     def stream(self, prefetch: int | None = None) -> AsyncGenerator[tuple[Region, AnyArray], None]:
-        """Iterate over the blocks of the view as they complete, in no promised order.
+        """Iterate over the blocks of the view as they complete, in no particular order.
 
         Yields `(region, block)`: `result[region] = block` for each of them fills the view. `region` has one slice per
         axis of the view. If index arrays made the view, and the block's elements are not adjacent, it has one index

@@ -1,4 +1,4 @@
-"""`from_obspec`: a store over an object with obspec's methods, such as a store of obstore.
+"""`from_obspec`: a store over an object with obspec's methods, such as an obstore store.
 
 Every function that opens, creates or copies accepts such an object as a target, too. For the other direction, obstore
 reads the same buckets itself.

@@ -65,14 +65,14 @@ def instrument(
     """
     global _observer
     if requests not in ("recording", True, False):
-        raise ValueError(f"requests is 'recording', True or False, not {requests!r}")
+        raise ValueError(f"requests must be 'recording', True or False, not {requests!r}")
     uninstrument()
     _observer = OperationTracer(tracer_provider, meter_provider, requests)
     add_observer(_observer)
 
 
 def uninstrument() -> None:
-    """End `instrument`. Operations that have begun are traced to their end."""
+    """Undo `instrument`. Operations that have begun are traced to their end."""
     global _observer
     if _observer is not None:
         remove_observer(_observer)

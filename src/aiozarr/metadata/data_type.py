@@ -78,7 +78,7 @@ class DataType(ABC):
 
         Raises:
             InvalidMetadataError: the configuration is invalid. `member` of the error is this path or one below.
-            UnsupportedMetadataError: the configuration is valid and aiozarr lacks it.
+            UnsupportedMetadataError: the configuration is valid, but aiozarr does not support it.
         """
 
     @classmethod
@@ -123,7 +123,7 @@ class DataType(ABC):
         """Return the read-only 0-d array of a fill value from a caller; None gives the default.
 
         Raises:
-            TypeError: `value` is of another kind.
+            TypeError: `value` has the wrong type.
             ValueError: the type has no such value.
         """
 
@@ -141,8 +141,8 @@ class DataType(ABC):
         """Return the type of a `data_type` member: a string, or an object with a name and a configuration.
 
         Raises:
-            InvalidMetadataError: no name, or an invalid configuration.
-            UnsupportedMetadataError: an unknown type, or one with too large elements.
+            InvalidMetadataError: the name is missing, or the configuration is invalid.
+            UnsupportedMetadataError: the type is unknown, or its elements are too large.
         """
         name, configuration = (value, _NOTHING) if isinstance(value, str) else _parse_object(value, member)
         return get_data_type(name, member=member).from_configuration(name, configuration, member=member, strict=strict)
@@ -155,7 +155,7 @@ class DataType(ABC):
 
         Raises:
             TypeError: `dtype` is not a numpy type.
-            UnsupportedMetadataError: no registered type stores it.
+            UnsupportedMetadataError: no registered type supports `dtype`.
         """
         if dtype is None:
             raise TypeError("expected a data type, not None, which numpy reads as float64")

@@ -45,13 +45,13 @@ class RequestEvent:
         attempts: number of attempts.
         error: the error of the request, or None. A response that does not decode is an error of the read.
         started: time of the first attempt.
-        queue_seconds: how long the request had waited in the queue then.
+        queue_seconds: seconds that the request waited in the queue before its first attempt.
         chunks: number of chunks decoded or encoded.
         decode_started: when a worker began to decode the first of them.
         decode_ended: when a worker had decoded the last of them.
         decode_seconds: time of all workers in codecs and in copying elements to the output.
         encode_seconds: time of all workers in encoding. `seconds` include it.
-        status: HTTP status of the response; None for stores without one, and where the response said "missing".
+        status: HTTP status of the response; None for stores without one, and if the object is missing.
         server: URL of the server, without its path; None for stores without one.
     """
 
@@ -92,9 +92,9 @@ class Totals:
     overlap, except that `request_seconds` of writes include their `encode_seconds`.
 
     Attributes:
-        requests: requests sent to stores, with repetitions. A listing counts as one request, with all its pages. So
+        requests: requests sent to stores, with repetitions. A listing with all its pages counts as one request, and so
             does the removal of all keys below a prefix.
-        retries: how many of them were repetitions.
+        retries: how many of these requests were repetitions.
         bytes_wanted: bytes of stored objects that the operations needed.
         bytes_fetched: bytes of stored objects that were received: more than wanted if merged requests include gaps.
         bytes_written: bytes that were sent to stores.
@@ -134,7 +134,7 @@ class Report(Totals):
     """The sums of the operations inside `record()`. During an operation it has the sums so far.
 
     A chunk that two readers share is fetched and decoded once. It counts for the reader whose request fetches it, even
-    if that reader is cancelled meanwhile.
+    if that reader is cancelled.
 
     Attributes:
         chunks: number of chunks (of shards: inner chunks) read, and of stored objects written.

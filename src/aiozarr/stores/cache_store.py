@@ -26,25 +26,25 @@ class CacheStore(WrapperStore):
 
     Without a `max_age`, every cached value is validated by `stat` of the inner store, which costs a request without
     data. This holds for requests with `if_match` too, because their failure is how readers of shards notice that a
-    shard was replaced. Values without a version are not cached, nor are values with a weak one, which two values may
-    share. (A time in whole seconds is such a version.) A missing key is not cached.
+    shard was replaced. Values without a version are not cached, nor are values with a weak version, such as a time in
+    whole seconds, because different values may share it. A missing key is not cached.
 
-    A whole value also answers requests for its ranges. Equal requests at the same time are sent once, so a request may
-    return the value from before another client's write that ended after the first of them was sent. A write through
-    this store invalidates the cached value before and after, whether or not it succeeds. Closing the store closes the
-    inner store; the cached values stay.
+    A cached whole value also serves requests for its ranges. Equal requests at the same time are sent once, so a
+    request may return the value from before another client's write that ended after the first of them was sent. A write
+    through this store invalidates the cached value before and after, whether or not it succeeds. Closing the store
+    closes the inner store; the cached values stay.
 
     With a `directory` the values are files there, complete and with checksums. Several processes may share it, and
     later processes find the values. A file that cannot be read counts as missing, and any file may be removed at any
-    time. The files are not encrypted, so the directory is created with access for this user only. The first use of
-    one that another user owns or can write to raises `PermissionDeniedError`.
+    time. The files are not encrypted, so the directory is created with access for this user only. The first use of a
+    directory that another user owns or can write to raises `PermissionDeniedError`.
 
     Args:
         store: the inner store.
         max_bytes: the size of the cache in bytes, at least 1. All processes that use a directory share it. A larger
             value is not cached.
         directory: the directory of the cache files. None caches in memory, and a pickled copy starts empty.
-        max_age: seconds for which a cached value is used without validation; `math.inf` for immutable data. Writes of
+        max_age: seconds for which a cached value is used without validation; `math.inf` for immutable data. Writes by
             other clients may be seen that much later, and values without a strong version are cached too.
 
     Raises:
@@ -69,7 +69,7 @@ class CacheStore(WrapperStore):
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's if every value is validated; with a `max_age` the values may differ from its values."""
+        """The inner store's identity if every value is validated; with a `max_age`, values may be outdated."""
         inner = self._store.identity
         return (CacheStore, inner, self._max_age) if self._max_age else inner
 

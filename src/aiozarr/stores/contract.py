@@ -31,7 +31,7 @@ Keys: TypeAlias = list[str]
 class Store(ABC):
     """A mapping from keys to bytes.
 
-    A subclass implements `url` and `fetch`, and of `set`, `erase` and `scan` those that its `supports` claims. It may
+    A subclass implements `url` and `fetch`, and each of `set`, `erase` and `scan` that its `supports` claims. It may
     override the other primitive operations if the backend has a cheaper way. The derived operations call the primitive
     ones and are not overridden.
 
@@ -180,8 +180,8 @@ class Store(ABC):
     def url_of(self, path: str) -> str:
         """Return the URL of the node or object at `path`, which has no slash at its end.
 
-        The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as those of
-        buckets, overrides this.
+        The path is percent-encoded, as in URLs of the web. A store whose URLs are not decoded, such as a bucket,
+        overrides this.
         """
         return f"{self.url.removesuffix('/')}/{percent_encoded(path.encode())}" if path else self.url
 
@@ -198,7 +198,7 @@ class Store(ABC):
 
     @property
     def identity(self) -> Hashable:
-        """Equal for stores that hold the same values under the same keys; the key of caches and single flight."""
+        """Equal for stores with the same values under the same keys. Caches and single flight use it as a key."""
         return (type(self), _InstanceKey(self))
 
     def object_identity(self, key: str) -> Hashable:
@@ -209,7 +209,7 @@ class Store(ABC):
         return (self.identity, key)
 
     def parent_store(self) -> tuple[Store, str] | None:
-        """Return the store whose root is one level above this one's, and the name of this root in it.
+        """Return the store whose root is one level above this root, and the name of this root in it.
 
         No request is made.
 
@@ -222,9 +222,9 @@ class Store(ABC):
         return None
 
     def child_store(self, path: str) -> Store | None:
-        """Return a store of this kind whose root is at `path` below this one's; closing either closes both.
+        """Return a store of this kind whose root is at `path` below this root; closing either closes both.
 
-        Returns: the store, or None if only a `PrefixStore` can be one.
+        Returns: the store, or None if only a `PrefixStore` is possible.
 
         Raises:
             InvalidKeyError: `path` is not a valid key.
@@ -262,12 +262,12 @@ class Store(ABC):
 
     @property
     def has_bounded_reads(self) -> bool:
-        """True if reads take `max_bytes`: the store supports it, and no read of its class lacks the keyword."""
+        """True if reads accept `max_bytes`: the store supports it, and every reading method has the keyword."""
         return self.supports.bounded_reads and self._takes_max_bytes
 
     @property
     def has_conditional_erases(self) -> bool:
-        """True if `erase_if_match` works: the store supports it, and its class erases both ways alike."""
+        """True if `erase_if_match` works: the store supports it, and its class overrides both ways of erasing."""
         return self.supports.conditional_erases and self._erases_by_version
 
     async def __aenter__(self) -> Self:

@@ -53,13 +53,13 @@ _CREDENTIALS = frozenset(
 def from_obspec(obj: object, *, url: str | None = None, native: bool = True) -> Store:
     """Return a store over an object with obspec's methods.
 
-    A store of obstore's own classes is replaced by aiozarr's own client, with the same bucket, prefix and credentials,
-    if all its options have the same meaning here. Other objects are used through their methods.
+    An obstore store is replaced by aiozarr's own client, with the same bucket, prefix and credentials, if all its
+    options have the same meaning here. Other objects are used through their methods.
 
     Args:
         obj: an object with at least `get_async`, and further methods of obspec, such as `put_async`.
         url: the canonical URL of its root, without secrets, which messages name.
-        native: whether aiozarr's own client may replace stores of obstore.
+        native: whether aiozarr's own client may replace obstore stores.
 
     Raises:
         TypeError: `obj` has no `get_async`.

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class PrefixStore(WrapperStore):
-    """`key` here is `prefix/key` in the inner store.
+    """A store whose `key` is `prefix/key` in the inner store.
 
     Keys are checked without and with the prefix, which counts toward their length. Closing it closes the inner store.
 
@@ -49,7 +49,7 @@ class PrefixStore(WrapperStore):
 
     @property
     def identity(self) -> Hashable:
-        """The innermost store's, with all prefixes of the stores in between."""
+        """The identity of the innermost store, with all prefixes in between."""
         inner = self._store.identity
         if not self._prefix:
             return inner

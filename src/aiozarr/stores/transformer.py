@@ -20,7 +20,7 @@ _known: dict[str, type[StorageTransformer]] = {}
 class StorageTransformer(ABC):
     """Changes how the chunks of an array are stored or fetched.
 
-    A subclass has the class attribute `name`, its name in metadata documents. It is registered by
+    A subclass has the class attribute `name`, its name in metadata documents. Register it with
     `register_storage_transformer` or an entry point in the group `aiozarr.storage_transformers`. It wraps the store of
     the chunks; metadata documents are in the unwrapped store.
     """
@@ -33,7 +33,7 @@ class StorageTransformer(ABC):
         """Create the transformer from the `configuration` member of a document.
 
         Raises:
-            InvalidMetadataError: with `member`.
+            InvalidMetadataError: the configuration is invalid; `member` names the member.
         """
 
     @abstractmethod
@@ -44,7 +44,7 @@ class StorageTransformer(ABC):
     def wrap(self, store: Store, prefix: str) -> Store:
         """Return the store of the chunks of the array below `prefix` (`""`, or ending with `/`).
 
-        It has the keys of `store`.
+        It must have the same keys as `store`.
         """
 
 
@@ -98,8 +98,8 @@ def wrap_store(store: Store, prefix: str, transformers: Sequence[StorageTransfor
 class CachingTransformer(StorageTransformer):
     """Caches up to `max_bytes` of the most recently used encoded chunks; arrays that share the object share the limit.
 
-    A write through it invalidates the cached value, whether or not it succeeds. Writes of other clients are not seen
-    while a value is cached, so it is for data that others do not change. A request with `if_match` is never answered
+    A write through it invalidates the cached value, whether or not it succeeds. Writes by other clients are not seen
+    while a value is cached, so use it for data that others do not change. A request with `if_match` is never answered
     with another version. At run time: `array.with_storage_transformer(CachingTransformer(1 << 28))`.
 
     Args:

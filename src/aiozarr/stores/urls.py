@@ -35,19 +35,19 @@ def from_url(url: str | os.PathLike[str], **storage_options: Any) -> Store:
     URLs that aiozarr does not open itself are opened by fsspec (`FsspecStore`): other protocols, chains such as
     `tar://::https://...`, and `s3fs://` and `gcsfs://` for its own file systems of S3 and Google.
 
-    The option `cache_directory` is the name of a local directory that keeps what is read from a remote store: the
-    result is a `CacheStore` of at most 10 GiB, which validates each cached value by one request. The file systems of
-    fsspec have no versions of values, so they need a `CacheStore` with a `max_age` instead.
+    The option `cache_directory` is the name of a local directory that caches values from a remote store: the result is
+    a `CacheStore` of at most 10 GiB, which validates each cached value by one request. fsspec file systems do not
+    report versions, so they need a `CacheStore` with a `max_age` instead.
 
-    With `zip::` the options apply to the store that contains the archive. Options under the name of a protocol apply to
-    that link, as in fsspec's chains: `s3={"anon": True}, zip={"duplicates": "last"}`.
+    With `zip::`, the options apply to the store that contains the archive. Options under the name of a protocol, as in
+    fsspec's chains, apply to that link: `s3={"anon": True}, zip={"duplicates": "last"}`.
 
     Raises:
-        UnknownSchemeError: no store opens such URLs, or they name a cache of fsspec (also a `ValueError`).
+        UnknownSchemeError: no store opens such URLs, or they name an fsspec cache (also a `ValueError`).
         ImportError: fsspec knows the protocol, but its package is not installed.
         InvalidKeyError: the URL, or the local path, has a lone surrogate that no name can contain.
         ValueError: the URL is not complete.
-        TypeError: the store does not have one of `storage_options`.
+        TypeError: one of `storage_options` is not an option of the store.
     """
     if "storage_options" in storage_options:
         raise TypeError("pass storage options as keywords: from_url(url, **storage_options)")
@@ -108,8 +108,8 @@ def from_references(
     server, its bucket, or the folder of a local document), and locations that `resolve` allows.
 
     Args:
-        target: the URL or path of a JSON document of kerchunk's or of a directory of parquet record files, or the
-            references themselves. Programs (`gen`) in a document are not run.
+        target: the URL or path of a kerchunk JSON document or of a directory of Parquet record files, or the references
+            themselves. Programs (`gen`) in a document are not run.
         resolve: prefixes of URLs that references may name, each with the storage options of its store, or with the
             store: `{"s3://bucket/": {"anon": True}}`.
         storage_options: options of the store of the document. They are used for referenced objects of its origin too.
@@ -124,7 +124,7 @@ def from_references(
 def register_store(scheme: str) -> Callable[[Opener], Opener]:
     """Return a decorator that registers a function as the opener of `scheme://` URLs in this process.
 
-    The function is called with the unchanged URL, and the storage options as keywords. It replaces the present opener
+    The function is called with the unchanged URL, and the storage options as keywords. It replaces the current opener
     of the scheme.
 
     Raises:

@@ -200,12 +200,12 @@ class WrapperStore(Store):
 
     @property
     def origin(self) -> Hashable:
-        """The inner store's, so that both share one budget."""
+        """The origin of the inner store, so that both share one budget."""
         return self._store.origin
 
     @property
     def identity(self) -> Hashable:
-        """The inner store's, because both have the same values."""
+        """The identity of the inner store, because both have the same values."""
         return self._store.identity
 
     def object_identity(self, key: str) -> Hashable:

@@ -1,6 +1,7 @@
-"""The blocking names. They run on the I/O thread and wait; Ctrl-C cancels the operation, and is raised at its end.
+"""Blocking functions and classes, which run operations on the I/O thread and wait for them.
 
-They work in scripts, in notebooks and other threads with a running event loop, and in several threads at once.
+They work in scripts, in notebooks and other threads with a running event loop, and in several threads at once. Ctrl-C
+cancels the operation and is raised once it has ended.
 """
 
 from __future__ import annotations

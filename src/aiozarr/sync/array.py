@@ -210,7 +210,7 @@ class ArrayBlockIndexer(ArrayIndexer):
 
 
 class View(UnreadValues):
-    """Elements of an array, as numpy's indexing selects them; see `aiozarr.View`. `view.read()` reads them."""
+    """Selected elements of an array, indexed as in numpy; see `aiozarr.View`. `view.read()` reads them."""
 
     __slots__ = ("_array", "_async")
 
@@ -289,6 +289,6 @@ def as_numpy(view: View, dtype: Any, copy: bool | None) -> AnyArray:
         ValueError: `copy` is False, and reading always copies.
     """
     if copy is False:
-        raise ValueError("the values are not in memory: reading them makes a copy")
+        raise ValueError("a copy cannot be avoided, because the values must be read first")
     values = np.asarray(view.read())
     return values if dtype is None else values.astype(dtype, copy=False)

@@ -24,7 +24,7 @@ plan_conversion = blocking_function(conversion.plan_conversion, lambda plan: Con
 
 
 def read_many(views: Sequence[View | Array]) -> list[AnyArray]:
-    """Read several views as one schedule; arguments and errors are the same as for `aiozarr.read_many`."""
+    """Read several views in one schedule; arguments and errors are the same as for `aiozarr.read_many`."""
     requested = [_asynchronous(view) for view in views]
     return wait(lambda _: hierarchy.read_many(requested))
 

@@ -21,9 +21,9 @@ D = TypeVar("D")
 class Group(Node[AsyncGroup]):
     """A group in a store; see `aiozarr.Group`. `group["a/b"]` opens, `"a/b" in group` tests, `del group["a"]` deletes.
 
-    A group reads as a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get` and
-    `len` work as in a dict. All but `get` list the store. A missing child is a `NodeNotFoundError` that is also a
-    `KeyError`.
+    A group can be read like a mapping: iterating yields the names of the children, and `keys`, `values`, `items`, `get`
+    and `len` work as in a dict. All of these except `get` list the store. A missing child is a `NodeNotFoundError` that
+    is also a `KeyError`.
     """
 
     metadata = Forwarded(AsyncGroup, lambda group: group.metadata)
@@ -55,7 +55,7 @@ class Group(Node[AsyncGroup]):
     if not TYPE_CHECKING:
 
         def __setitem__(self, name: object, values: object) -> NoReturn:
-            raise TypeError(f"{name!r} is not assigned to; group.create_array({name!r}, data=values) creates an array")
+            raise TypeError(f"{name!r} cannot be assigned; use group.create_array({name!r}, data=values)")
 
     def __delitem__(self, name: str) -> None:
         """Delete the node `name` and everything below it; errors are the same as for `aiozarr.Group.delete`."""

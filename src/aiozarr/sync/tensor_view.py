@@ -16,7 +16,7 @@ from aiozarr.sync.wait import Forwarded, blocking_method, unchanged, wait
 
 
 class TensorView:
-    """A view of an array by domain; see `aiozarr.driver.TensorView`. Indexing makes views, `read` reads."""
+    """A view of an array, with a domain of indices; see `aiozarr.driver.TensorView`. Indexing makes views."""
 
     __slots__ = ("_async",)
 
@@ -63,17 +63,17 @@ class TensorView:
 
     @property
     def translate_to(self) -> ByDimension[TensorView]:
-        """`view.translate_to[0, 0]`: the view whose domain begins there."""
+        """`view.translate_to[0, 0]`: the view whose domain begins at these indices."""
         return self._wrapped(self._async.translate_to)
 
     @property
     def translate_by(self) -> ByDimension[TensorView]:
-        """`view.translate_by[5, -1]`: the view whose domain is moved by that."""
+        """`view.translate_by[5, -1]`: the view whose domain is moved by these offsets."""
         return self._wrapped(self._async.translate_by)
 
     @property
     def translate_backward_by(self) -> ByDimension[TensorView]:
-        """`view.translate_backward_by[5, 1]`: the view whose domain is moved back by that."""
+        """`view.translate_backward_by[5, 1]`: the view whose domain is moved back by these offsets."""
         return self._wrapped(self._async.translate_backward_by)
 
     @property
@@ -111,7 +111,7 @@ class TensorView:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         if copy is False:
-            raise ValueError("the values are not in memory: reading them makes a copy")
+            raise ValueError("a copy cannot be avoided, because the values must be read first")
         values = self.read()
         return values if dtype is None else values.astype(dtype, copy=False)
 

@@ -1,8 +1,9 @@
-"""Stores that count their calls and let them fail by plan: one in memory with latency, and one around any store.
+"""Stores that count their calls and make them fail as planned: one in memory with latency, and one around any store.
 
 `FakeStore` sleeps with `asyncio.sleep` and so fits `aiozarr.testing.virtual_time`, where tests state facts instead of
-seconds: "512 calls, never more than 64 in flight, 8 rounds". `FaultyStore` shows what an operation leaves if its N-th
-call fails, for every N: count the calls of a run without faults, then repeat it with `nth(number, action)` for each.
+seconds: "512 calls, never more than 64 in flight, 8 rounds". `FaultyStore` shows the state that an operation leaves
+behind if its N-th call fails, for every N: count the calls of a run without faults, then repeat it with `nth(number,
+action)` for each.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class _CountedCalls:
 
 
 class FakeStore(_CountedCalls, NowaitStore):
-    """A store whose every call takes `latency` seconds, and its bytes `bandwidth` (bytes per second, each call alone).
+    """A store in memory. Each call takes `latency` seconds, plus its bytes divided by `bandwidth` (bytes per second).
 
     Attributes:
         sends_nowait: Whether `_fetch_nowait` sends reads without a task, as a store with an idle connection does.
@@ -209,10 +210,11 @@ class FakeStore(_CountedCalls, NowaitStore):
 
 
 class FaultyStore(_CountedCalls, WrapperStore):
-    """A store around a store, to whose calls faults happen by plan.
+    """A store around another store, whose calls fail as planned.
 
-    Several keys are erased by one call each, so that a fault leaves some of them. Its identity is its own: with a new
-    one around the same store, an operation sees what another process would see. Closing it leaves the store open.
+    Several keys are erased by one call each, so that a fault leaves some of them. It has its own identity: through a
+    new `FaultyStore` around the same store, an operation sees the state that another process would see. Closing it
+    leaves the store open.
 
     Args:
         store: the store of the values.
@@ -230,7 +232,7 @@ class FaultyStore(_CountedCalls, WrapperStore):
 
     @property
     def identity(self) -> Hashable:
-        """Another one than the inner store's."""
+        """An identity that differs from the inner store's."""
         return (FaultyStore, self._process, self._store.identity)
 
     def object_identity(self, key: str) -> Hashable:

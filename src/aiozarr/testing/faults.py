@@ -1,7 +1,7 @@
 """Plans of faults for `FakeStore` and `FaultyStore`: which calls fail, and how.
 
-A plan is called with each `Call` before it runs and returns its fault: None (no fault), an exception
-(raised in place of the call), or one of the actions below. It may have side effects, such as replacing an object:
+A plan is called with each `Call` before it runs and returns its fault: None (no fault), an exception (raised instead of
+the call), or one of the actions below. It may have side effects, such as replacing an object:
 
     FakeStore(values, faults=first(2, ThrottledError("slow down")))
     FakeStore(values, faults=any_of(nth(3, Delay(60)), on_key("c/0/0", ChangedError("replaced"))))
@@ -106,38 +106,38 @@ Plan: TypeAlias = Callable[[Call], Action]
 
 
 def nth(number: int, action: Action) -> Plan:
-    """Let `action` happen to the call with this number (from 1)."""
+    """Apply `action` to the call with this number (from 1)."""
     return lambda call: action if call.number == number else None
 
 
 def since(number: int, action: Action) -> Plan:
-    """Let `action` happen to the call with this number (from 1), and to all later ones."""
+    """Apply `action` to the call with this number (from 1), and to all later ones."""
     return lambda call: action if call.number >= number else None
 
 
 def first(count: int, action: Action) -> Plan:
-    """Let `action` happen to the first `count` calls."""
+    """Apply `action` to the first `count` calls."""
     return lambda call: action if call.number <= count else None
 
 
 def every(period: int, action: Action) -> Plan:
-    """Let `action` happen to each `period`-th call."""
+    """Apply `action` to each `period`-th call."""
     return lambda call: action if call.number % period == 0 else None
 
 
 def on_key(key: str, action: Action, *, times: int | None = None) -> Plan:
-    """Let `action` happen to calls for `key`: to the first `times` of them, or to all."""
+    """Apply `action` to calls for `key`: to the first `times` of them, or to all."""
     return _limited(lambda call: call.key == key, action, times)
 
 
 def on_operation(operations: str | Container[str], action: Action, *, times: int | None = None) -> Plan:
-    """Let `action` happen to calls of these operations: to the first `times` of them, or to all."""
+    """Apply `action` to calls of these operations: to the first `times` of them, or to all."""
     wanted = {operations} if isinstance(operations, str) else operations
     return _limited(lambda call: call.operation in wanted, action, times)
 
 
 def seeded(seed: int, share: float, action: Action) -> Plan:
-    """Let `action` happen to a `share` (0 to 1) of all calls, the same ones for the same seed."""
+    """Apply `action` to a `share` (0 to 1) of all calls, and to the same calls for the same seed."""
 
     def plan(call: Call) -> Action:
         return action if random.Random(f"{seed}/{call.number}").random() < share else None
@@ -146,7 +146,7 @@ def seeded(seed: int, share: float, action: Action) -> Plan:
 
 
 def before(number: int, do: Callable[[], object]) -> Plan:
-    """Do something, such as to replace an object, just before the call with this number is carried out."""
+    """Call `do`, for example to replace an object, just before the call with this number."""
 
     def plan(call: Call) -> Action:
         if call.number == number:

@@ -8,7 +8,7 @@
     assert run_virtual(scenario()) == ...                           # the same, as a call
 
 The run is deterministic. Timers fire in the order of their times, callbacks in the order in which they were scheduled.
-The random delays between aiozarr's attempts belong to a seed. Work given to the default executor runs at once in the
+The random delays between aiozarr's attempts depend on a seed. Work given to the default executor runs at once in the
 loop's thread. When no callback and no timer is left and the main task still waits, nothing can wake it any more: that
 is a `DeadlockError`, not a hang.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class DeadlockError(Exception):
-    """Every task waits, and no callback, timer or thread is left that could wake one."""
+    """Every task is waiting, and no callback, timer or thread is left that could wake one."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -41,7 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     Args:
         busy: Returns whether threads of the code under test are working. While they are, the clock stands still and the
             loop waits in real time for their `call_soon_threadsafe`.
-        patience: Real seconds of that wait after which it is a `DeadlockError`.
+        patience: Real seconds to wait before a `DeadlockError` is raised.
     """
 
     def __init__(self, *, busy: Callable[[], bool] | None = None, patience: float = 10.0) -> None:
@@ -79,12 +79,12 @@ def run_virtual(
 
     Args:
         main: the coroutine.
-        busy: as that of `VirtualTimeLoop`.
-        patience: as that of `VirtualTimeLoop`.
+        busy: as in `VirtualTimeLoop`.
+        patience: as in `VirtualTimeLoop`.
         seed: the seed of the delays between attempts.
 
     Raises:
-        DeadlockError: every task waits, and nothing is left that could wake one.
+        DeadlockError: every task is waiting, and nothing is left that could wake one.
     """
     context = copy_context()
     context.run(jitter_source.set, random.Random(seed).random)
@@ -123,10 +123,10 @@ class _VirtualSelector(selectors.DefaultSelector):
         if self._busy is not None and self._busy():
             ready = super().select(self._patience)
             if not ready:
-                raise DeadlockError(f"threads are at work, and reported nothing for {self._patience} s")
+                raise DeadlockError(f"threads are running but reported nothing for {self._patience} s")
             return ready
         if timeout is None:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
-            raise DeadlockError(f"nothing can happen any more; waiting tasks: {', '.join(waiting) or 'none'}")
+            raise DeadlockError(f"nothing can wake the loop any more; waiting tasks: {', '.join(waiting) or 'none'}")
         self._loop.advance(timeout)
         return []

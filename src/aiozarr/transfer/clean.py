@@ -35,12 +35,11 @@ _PROBE_NAME = re.compile(PROBE_PREFIX + "([0-9a-f]{1,12})-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Leftover:
-    """A temporary file or object, or an unfinished upload, that a process of aiozarr has not removed.
+    """A temporary file or object, or an unfinished upload, that an aiozarr process did not remove.
 
     Attributes:
-        kind: "file": the unfinished content of a file or of a zip archive; "object": the probe object of a test for
-            conditional writes;
-            "upload": an upload in parts.
+        kind: "file": unfinished content of a file or zip archive; "object": the probe object of a test for conditional
+            writes; "upload": an upload in parts.
         location: the path of a file, or the URL of an object.
         nbytes: its size in bytes; None if it is not known.
         seconds: its age.
@@ -98,7 +97,7 @@ async def clean(
                 directory = await in_thread(lambda: os.path.dirname(os.path.realpath(path)))
                 return await _clean_directory(directory, store.url, is_deep=False, delete=delete)
             if isinstance(store, WrapperStore):
-                raise UnsupportedOperationError(f"clean takes the store inside {store!r}", store=store.url)
+                raise UnsupportedOperationError(f"clean needs the store inside {store!r}", store=store.url)
             return await _clean_objects(engine.scheduled(store, settings, report), delete=delete)
 
     return await run(work, timeout=settings.timeout)

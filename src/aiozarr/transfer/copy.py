@@ -46,82 +46,82 @@ async def copy(
     destination_options: Mapping[str, Any] | None = None,
     settings: Settings | None = None,
 ) -> CopyReport:
-    """Copy everything below `source` to `destination`: keys and bytes as they are stored, many objects at once.
+    """Copy everything below `source` to `destination`, with the same keys and bytes, many objects at a time.
 
-    Each object appears whole or not at all. Metadata documents are written last, those of the deepest nodes first and
-    the root's at the very end. A document is written only if everything below its node was copied, so a reader that
-    sees a node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written
-    object, and none of the later documents.
+    Each object appears whole or not at all. Metadata documents are written last, beginning with the deepest nodes and
+    ending with the root. A document is written only if everything below its node was copied, so a reader that sees a
+    node at the destination sees everything below it. A copy that is interrupted or fails leaves no half-written object,
+    and none of the later documents.
 
-    The copy is of one state of the source. What has changed since the source was listed is copied again, until the
-    documents fit the chunks. A source that only grows is copied in an earlier state.
+    The copy has one consistent state of the source. Objects that change after the source was listed are copied again,
+    until documents and chunks match. If the source only grows, the copy has an earlier state.
 
-    A destination that holds objects is refused unless `overwrite` is true. Objects of the same key are then replaced.
-    Documents and chunks of the copied nodes that the source does not have are removed, so that each copied node reads
-    equal to its source. All other objects remain.
+    A destination that contains objects is refused unless `overwrite` is true. Objects with the same key are then
+    replaced. Documents and chunks of the copied nodes that the source does not have are removed, so that each copied
+    node reads equal to its source. All other objects remain.
 
     Consolidated metadata of groups above the destination are invalidated before the first object is stored, and
     rewritten at the end. An interrupted copy, or one with failed objects, leaves none; a resumed copy completes them.
     Consolidated metadata of groups inside the destination that the source does not have are not changed.
 
-    The listing streams: memory is bounded by `Settings.max_bytes_in_flight`, and beyond that grows with the number of
-    metadata documents only. Objects are stored whole, so each is held in memory whole. An object larger than the limit
-    is copied alone.
+    The listing is streamed: memory is bounded by `Settings.max_bytes_in_flight`; beyond that it grows only with the
+    number of metadata documents. Objects are stored whole, so each is held in memory whole. An object larger than the
+    limit is copied alone.
 
     Args:
         source: a URL, a local path, or a `Store`: a hierarchy, a node, or any other objects.
         destination: the location of the copy, in the same forms.
-        path: the node, or other prefix, of the source that is copied; `""` is all of it.
-        include: patterns of keys that are copied, such as `"air/*"`; all keys without any. `*` matches slashes, too.
-            Consolidated metadata of the copy name only nodes that are copied, or that the destination has already.
-        exclude: patterns of keys that are not copied, even if `include` matches them.
-        overwrite: copy onto a destination that holds objects, replacing copied nodes and objects of the same key. A
+        path: the node or other prefix of the source to copy; `""` copies everything.
+        include: patterns of keys to copy, such as `"air/*"`; without a pattern, all keys. `*` also matches slashes.
+            Consolidated metadata of the copy lists only nodes that are copied or that the destination already has.
+        exclude: patterns of keys not to copy, even if `include` matches them.
+        overwrite: copy to a destination that contains objects, replacing copied nodes and objects with the same key. A
             destination that may not be listed is not checked, and keeps chunks that the source does not have.
-        resume: continue an interrupted copy. Objects that it copied are skipped, unless they have another size or
-            ETag in the source now, or another size at the destination. After a complete copy nothing is left to do;
+        resume: continue an interrupted copy. Objects that it copied are skipped, unless their size or ETag in the
+            source or their size at the destination has changed. After a complete copy, nothing remains to be done;
             objects are then compared by their MD5 or by reading both sides.
-        verify: "size": a stored object has as many bytes as its source reports, and is of one version. An object that
-            was replaced since it was listed is copied as it is now, and named in `CopyReport.changed`. "checksum": in
-            addition, all bytes are compared with the fetched ones: by the MD5 that the destination reports, or by
-            reading them back. None: neither.
-        delete: make the destination a mirror: objects that it has and the source lacks are removed at the end, if
-            nothing failed and the source has any. `include` and `exclude` protect the objects that they leave out.
-            Objects whose bytes are there already are skipped, as with `skip_equal`.
-        skip_equal: skip objects whose bytes the destination has already: of equal size, and of equal MD5 where servers
-            report it, or of equal bytes in local files. Where a server reports no MD5, a record at the destination
-            names the states that an earlier copy with `skip_equal` or `delete` has made equal. Objects of a source
-            without a listing are read and compared. Requires `overwrite` or `delete`.
-        size_only: as `skip_equal`, but chunks of equal size count as equal. Documents are compared as before.
-        dry_run: write and delete nothing. The report counts and names what would be copied and deleted.
+        verify: "size": each stored object has as many bytes as its source reports, all of one version. If an object was
+            replaced after it was listed, its new version is copied and `CopyReport.changed` names it. "checksum": in
+            addition, all stored bytes are compared with the fetched bytes: by the MD5 that the destination reports, or
+            by reading them back. None: neither.
+        delete: make the destination a mirror: objects that only the destination has are removed at the end, unless an
+            object failed or the source is empty. `include` and `exclude` protect the objects that they leave out. Equal
+            objects are skipped, as with `skip_equal`.
+        skip_equal: skip objects that are equal at the destination: with the same size, and with the same MD5 if servers
+            report it, or with the same bytes in local files. If a server does not report the MD5, a record at the
+            destination lists the versions that an earlier copy with `skip_equal` or `delete` has made equal. If the
+            source has no listing, its objects are read and compared. Requires `overwrite` or `delete`.
+        size_only: like `skip_equal`, but chunks of the same size count as equal. Documents are still compared.
+        dry_run: write and delete nothing. The report counts and names the objects that would be copied and deleted.
         on_error: "raise" stops at the first object that cannot be copied; "continue" copies the others, and
             `CopyReport.failed` names it.
-        progress: called with `Progress`, objects and their bytes. The totals grow while the listing streams. Its
-            exception ends the copy. True draws a bar, with the extra `cli`.
+        progress: called with `Progress`, objects and their bytes. The totals grow while the listing streams. If it
+            raises an exception, the copy ends with it. True draws a progress bar (needs the extra `cli`).
         source_options: options of the source, for a URL, as fsspec's users pass them.
         destination_options: options of the destination, for a URL.
         settings: limits and policies.
 
     Raises:
-        CopyError: an object could not be copied, the source could not be listed or has changed again and again, it has
-            links or names that cannot be followed, or the destination holds objects and `overwrite` is false. No
-            request is in flight any more.
+        CopyError: an object could not be copied, the source could not be listed or kept changing, it contains links or
+            names that cannot be followed, or the destination contains objects and `overwrite` is false. No request is
+            in flight when it is raised.
         NodeNotFoundError: there is nothing at `source`.
         UnsupportedOperationError: the source can neither be listed, as over HTTP, nor has consolidated metadata that
-            name its arrays; or the destination cannot be written.
+            lists its arrays; or the destination cannot be written.
         StoreTimeoutError: it took longer than `Settings.timeout`.
         UnknownSchemeError: no store opens such URLs.
         TypeError, ValueError: an argument has a wrong type or value; source and destination are the same, or one is
             inside the other.
     """
     if verify not in ("size", "checksum", None):
-        raise ValueError(f"verify is 'size', 'checksum' or None, not {verify!r}")
+        raise ValueError(f"verify must be 'size', 'checksum' or None, not {verify!r}")
     if on_error not in ("raise", "continue"):
-        raise ValueError(f"on_error is 'raise' or 'continue', not {on_error!r}")
+        raise ValueError(f"on_error must be 'raise' or 'continue', not {on_error!r}")
     if (skip_equal or size_only) and not (overwrite or delete):
         name = "skip_equal" if skip_equal else "size_only"
-        raise ValueError(f"{name} goes with overwrite or delete: objects that differ are replaced")
+        raise ValueError(f"{argument(name, True)} needs {argument('overwrite', True)} or {argument('delete', True)}")
     if not isinstance(path, str):
-        raise TypeError(f"path is a str, not {type(path).__name__}")
+        raise TypeError(f"path must be a str, not {type(path).__name__}")
     rules = CopyRules(
         KeyFilter(include, exclude),
         overwrite=overwrite,
@@ -202,7 +202,7 @@ async def _check(source: Store, destination: Store, *, read_back: bool) -> None:
     if not destination.supports.writable:
         raise UnsupportedOperationError("the destination cannot be written", store=destination.url)
     if read_back and not destination.supports.readable:
-        message = f"{argument('verify', 'checksum')} reads back, which this store cannot"
+        message = f"{argument('verify', 'checksum')} reads objects back, but the destination cannot be read"
         raise UnsupportedOperationError(message, store=destination.url)
     await check_disjoint(source, destination)
 
@@ -227,7 +227,7 @@ async def copy_one(
     copier = ObjectCopier(engine, source, destination, policy, settings=settings, report=report)
     to_store = copier.scheduled_destination
     url, overwrite = destination.url_of(key), argument("overwrite", True)
-    occupied = CopyError(f"there is an object {url}; {overwrite} replaces it")
+    occupied = CopyError(f"{url} already exists; {overwrite} replaces it")
     is_compared = rules.resume or rules.compares
     stored = await to_store.stat(key) if is_compared or not rules.may_replace else None
     is_equal = rules.size_only and stored is not None and stored.size == entry.size is not None

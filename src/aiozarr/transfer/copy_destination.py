@@ -150,7 +150,7 @@ class CopyDestination:
         rules = self.rules
         if rules.resume and not self.journal.is_kept:
             raise UnsupportedOperationError(
-                f"{argument('resume', True)} needs a destination that can be listed and erased", store=self._store.url
+                f"{argument('resume', True)} needs a destination that can list and erase", store=self._store.url
             )
         if (rules.resume or rules.compares) and isinstance(self._store, LocalStore) and not rules.dry_run:
             await self._store._sweep(None)
@@ -214,9 +214,9 @@ class CopyDestination:
         is_tree = bool(found.journal_keys) or not all(documents.values())
         if rules.delete and found.count and not is_tree:
             raise CopyError(
-                f"{self._store.url} holds {found.count:,} objects, among them {found.first!r}, and no Zarr node: "
-                f"{argument('delete', True)} would remove what is not a copy; empty the destination first if it is the "
-                "right one"
+                f"{self._store.url} contains {found.count:,} objects, such as {found.first!r}, but no Zarr node; "
+                f"{argument('delete', True)} would remove objects that are not copies; empty the destination "
+                "first if it is the right one"
             )
         return found
 
@@ -295,7 +295,7 @@ class CopyDestination:
         resume, overwrite = argument("resume", True), argument("overwrite", True)
         message = f"{self._store.url} already contains {number}, such as {found.first!r}; "
         if found.journal_keys:
-            return message + f"an interrupted copy stored them: {resume} continues it, {overwrite} starts over"
+            return message + f"an interrupted copy stored them; {resume} continues it, and {overwrite} starts over"
         if self.rules.resume:
             message += f"there is no journal of an interrupted copy, so {resume} cannot continue one; "
         return message + f"{overwrite} replaces objects with the same key and keeps all others"
@@ -487,7 +487,7 @@ class CopyDestination:
                     try:
                         await self.destination.erase_values(part)
                     except StoreError as error:
-                        raise CopyError(f"{self._store.url} still holds objects to delete: {error}") from error
+                        raise CopyError(f"{self._store.url} still contains objects to delete: {error}") from error
 
     async def finish(self) -> None:
         """Rewrite consolidated metadata and remove the journal. After failures, leave both to a resumed copy."""

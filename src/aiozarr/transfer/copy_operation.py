@@ -150,7 +150,7 @@ class CopyOperation:
             self.copier.prefetched.clear()
             documents = await self._copy_data()
         for entry in [entry for entry in documents if entry.key in changed]:
-            self._fail(entry, ChangedError("it was changed each time it was copied", store=self.copier.source.url))
+            self._fail(entry, ChangedError("it changed during every attempt to copy it", store=self.copier.source.url))
             documents.remove(entry)
         return documents
 
@@ -214,7 +214,7 @@ class CopyOperation:
             await self._copy_obstructed(self._copy_document)
             for entry in level:
                 if entry not in ready:
-                    self._fail(entry, CopyError("not written, because something below its node was not copied"))
+                    self._fail(entry, CopyError("not written, because an object below its node was not copied"))
 
     async def _copy_document(self, entry: Entry) -> None:
         """Copy a document, as it was listed, or as it was when the copied chunks were listed."""

@@ -111,11 +111,11 @@ def _patterns(given: str | Iterable[str], option: str) -> tuple[str, ...]:
     patterns = (given,) if isinstance(given, str) else tuple(given)
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise TypeError(f"{option} is a pattern or several, such as 'air/*', not {type(pattern).__name__}")
+            raise TypeError(f"{option} must be one or more patterns, such as 'air/*', not {type(pattern).__name__}")
         if not pattern or len(pattern) > MAX_PATTERN_CHARACTERS:
-            raise ValueError(f"a pattern of {option} has 1 to {MAX_PATTERN_CHARACTERS} characters, not {len(pattern)}")
+            raise ValueError(f"{option} patterns need 1 to {MAX_PATTERN_CHARACTERS} characters, not {len(pattern)}")
         if pattern.startswith("/"):
-            raise ValueError(f"{option}={pattern!r} matches nothing: keys do not begin with a slash")
+            raise ValueError(f"{option}={pattern!r} matches nothing, because keys do not begin with a slash")
     return patterns
 
 
@@ -189,9 +189,9 @@ async def check_disjoint(source: Store, destination: Store) -> None:
     if source_url == destination_url:
         raise ValueError(f"source and destination are the same: {source.url}")
     if destination_url.removeprefix(ZIP_PREFIX).startswith(source_url.removeprefix(ZIP_PREFIX)):
-        raise ValueError(f"the destination {destination.url} lies inside the source {source.url}")
+        raise ValueError(f"the destination {destination.url} is inside the source {source.url}")
     if source_url.startswith(destination_url):
-        raise ValueError(f"the source {source.url} lies inside the destination {destination.url}")
+        raise ValueError(f"the source {source.url} is inside the destination {destination.url}")
 
 
 def _comparable_url(store: Store) -> str:

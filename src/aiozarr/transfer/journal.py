@@ -149,7 +149,7 @@ class CopyJournal(Journal):
             of = found.get("source")
             what = f"a copy of {clip(printable(str(of)))}" if of else "another copy"
             resume, overwrite = argument("resume", True), argument("overwrite", True)
-            raise CopyError(f"{resume} does not continue {what} at {url}; {overwrite} starts over")
+            raise CopyError(f"{resume} cannot continue {what} at {url}; {overwrite} starts over")
         await self._read_batches()
         numbers = [key.removeprefix(JOURNAL_PREFIX) for key in self._keys]
         self._next_number = max([int(number) for number in numbers if number.isdecimal()], default=-1) + 1

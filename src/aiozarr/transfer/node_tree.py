@@ -113,7 +113,7 @@ async def load_tree(engine: Engine, store: Store, settings: Settings, report: Re
         consolidated = await _consolidated_above(top)
         if consolidated is None:
             raise UnsupportedOperationError(
-                "the source cannot be listed, and its group has no consolidated metadata that name its arrays; "
+                "the source cannot be listed, and its group has no consolidated metadata that lists its arrays; "
                 "copy one array by its own URL, or consolidate the metadata at the source",
                 store=store.url,
             )

@@ -25,18 +25,18 @@ class CopyReport:
         metadata_documents: number of metadata documents among them.
         failed: the keys that were not copied, each with its error. Includes metadata documents that were not written
             because something below their node was not copied.
-        changed: the keys of objects that were replaced in the source during the copy. Of chunks the later state was
-            copied, of documents the one that describes the copied chunks.
-        folder_markers: number of empty objects that only show a folder, and were not copied.
-        skipped: number of objects that the destination had already, from an interrupted copy or by a mirror.
+        changed: the keys of objects that were replaced in the source during the copy. Of chunks, the later version was
+            copied; of documents, the version that describes the copied chunks.
+        folder_markers: number of empty objects that only mark a folder, and were not copied.
+        skipped: number of objects that the destination already had, from an interrupted copy or in a mirror.
         deleted: number of objects that were removed from the destination because the source does not have them.
-        missing_chunks: number of chunks that the metadata of a source without a listing allow, but that it lacks.
+        missing_chunks: for a source without a listing, number of chunks in its grids that are not stored.
         server_side: number of copied objects that the server copied itself.
         dry_run: True if nothing was written; the other numbers say what a real copy would do.
         planned: the actions of a dry run: pairs of "copy" or "delete" and a key. Empty for a copy.
         seconds: wall time.
-        requests: requests over a network to both stores, with repetitions. Each start of a listing counts as one. Reads
-            and writes of local disks are not requests.
+        requests: requests over a network to both stores, including retries. Each start of a listing counts as one.
+            Reads and writes of local disks are not counted.
     """
 
     objects: int = 0
@@ -66,7 +66,7 @@ class CopyReport:
         head = f"{objects} ({documents}), {cost}"
         lines = [f"not written (dry run): {head}" if self.dry_run else head]
         for count, what in (
-            (self.skipped, "at the destination already"),
+            (self.skipped, "already at the destination"),
             (self.server_side, "copied by the server itself"),
             (self.missing_chunks, "chunks missing in the source"),
             (self.deleted, "to delete from the destination" if self.dry_run else "deleted from the destination"),

@@ -38,7 +38,7 @@ def test_convert_keeps_the_format_and_the_shards_unless_told_otherwise(tmp_path:
     assert "--zarr-format is not given" in refused.stderr
     refused = invoke("convert", "--chunks", "30", tmp_path / "three", tmp_path / "new")
     assert "--shards is not given" in refused.stderr
-    assert "--shards none stores none" in refused.stderr
+    assert "--shards none stores chunks without shards" in refused.stderr
     assert not (tmp_path / "new").exists()
 
 

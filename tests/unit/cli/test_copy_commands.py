@@ -80,7 +80,7 @@ def test_cp_of_one_object_keeps_one_that_another_process_has_stored_meanwhile(
     monkeypatch.setattr(LocalStore, "_stat_now", stat_before_the_other_process)
     result = invoke("cp", sample / "zarr.json", new)
     assert result.exit_code == 1
-    assert "new.json; --overwrite replaces it" in result.stderr
+    assert "new.json already exists; --overwrite replaces it" in result.stderr
     assert new.read_text() == "theirs"
 
 

@@ -80,13 +80,13 @@ def test_several_options_select_together(sample: Path, tmp_path: Path) -> None:
         (["0:1", "lat=0"], 2, "several selections name their dimensions"),
         (["0:1", "0:1"], 2, "several selections name their dimensions"),
         (["time=0:1", "0=1"], 1, "'time' and '0' select from the same dimension"),
-        (["time=2:2"], 1, "the indexes 2:2 select nothing of dimension 'time', which has the length 4"),
+        (["time=2:2"], 1, "the indexes 2:2 select nothing from dimension 'time', which has length 4"),
         (
             ["lat=30:60"],
             1,
-            "30:60 select nothing of dimension 'lat', which has the length 6; did you mean the coordinates 30..60?",
+            "30:60 select nothing from dimension 'lat', which has length 6; did you mean the coordinates 30..60?",
         ),
-        (["lat=30"], 1, "index 30 is outside of dimension 'lat', which has the length 6; did you mean the coordinates"),
+        (["lat=30"], 1, "index 30 is outside dimension 'lat', which has length 6; did you mean the coordinates"),
     ],
 )
 @pytest.mark.parametrize("command", ["cat", "convert", "plan"])

@@ -97,10 +97,10 @@ async def test_an_interrupted_selection_continues_with_the_same_selection_only(t
     [
         ({"level": 3}, SelectionError, "no array of .* has a dimension 'level'; its dimensions are lat, time"),
         ({"tme": 3}, SelectionError, "no array of .* has a dimension 'tme'; did you mean 'time'"),
-        ({"time": 60}, SelectionError, r"index 60 is outside of dimension 'time', which has the length 50\n"),
+        ({"time": 60}, SelectionError, r"index 60 is outside dimension 'time', which has length 50\n"),
         ({"lat": slice(60, 45)}, SelectionError, r"the indexes 60:45 .*; did you mean the coordinates 60..45\?"),
-        ({"lat": 45}, SelectionError, r"index 45 is outside of .* length 20; did you mean the coordinates 45..45\?"),
-        ({"lat": "200..300"}, SelectionError, "nothing of dimension 'lat' is selected by 200..300"),
+        ({"lat": 45}, SelectionError, r"index 45 is outside .* length 20; did you mean the coordinates 45..45\?"),
+        ({"lat": "200..300"}, SelectionError, "200..300 selects nothing from dimension 'lat'"),
         ({"scale": "1..2"}, SelectionError, "has a dimension 'scale'"),
         (
             {"lat": slice(60.0, 45.0)},
@@ -113,11 +113,11 @@ async def test_an_interrupted_selection_continues_with_the_same_selection_only(t
         ({"time": None}, TypeError, "is NoneType"),
         ({"time": True}, TypeError, "is bool"),
         ({3: slice(1)}, TypeError, "select has the key 3"),
-        ("time=0:24", TypeError, "select is a mapping by dimension name, such as .*, not str"),
+        ("time=0:24", TypeError, "select must be a mapping of dimension names, such as .*, not str"),
         ({"time": slice(0, 10, 2)}, ValueError, "select has the step 2 for dimension 'time'"),
         ({"time": "::2"}, ValueError, "has the step 2"),
         ({"lat": "60.5:45"}, ValueError, r"select\['lat'\]: '60.5:45' has a colon"),
-        ({"lat": ""}, ValueError, "a selection is empty"),
+        ({"lat": ""}, ValueError, "the selection is empty"),
     ],
 )
 async def test_other_selections_are_refused_before_anything_is_written(

@@ -89,7 +89,7 @@ async def test_a_spec_that_cannot_be_opened_is_an_error_of_its_kind(pair: Any, t
 
 
 async def test_a_spec_that_neither_opens_nor_creates_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSpecError, match="open and create are both false"):
+    with pytest.raises(InvalidSpecError, match="open or create must be true"):
         await aiozarr.open(spec(tmp_path, open=False, create=False))
 
 
@@ -153,7 +153,7 @@ async def test_a_url_pipeline_opens_and_is_given_back(tmp_path: Path) -> None:
         view: Any = await aiozarr.open(url)
         assert isinstance(view, TensorView)
         assert view.url == f"file://{tmp_path}/a/|zarr3:"
-    with pytest.raises(InvalidSpecError, match="no query"):
+    with pytest.raises(InvalidSpecError, match="must not have a query"):
         await aiozarr.open(f"file://{tmp_path}/a/|zarr3:?x")
 
 
@@ -271,7 +271,7 @@ async def test_metadata_are_revalidated_before_reads_if_the_spec_says_so(tmp_pat
     view = await aiozarr.open(spec(tmp_path, create=True, metadata=ARRAY))
     checked = await aiozarr.open(spec(tmp_path, recheck_cached_metadata=True))
     await view.resize([2, 6])
-    with pytest.raises(SelectionError, match="outside of"):
+    with pytest.raises(SelectionError, match="outside \\["):
         await checked
 
 

@@ -77,5 +77,5 @@ def test_objects_of_zarr_python_are_targets(tmp_path: Path) -> None:
             assert opened[name][...].tolist() == [1, 2, 3, 4]
         assert aiozarr.sync.open_array(array)[1:3].tolist() == [2, 3]
         assert list(aiozarr.sync.open_group(inner).keys()) == ["a"]
-        with pytest.raises(TypeError, match="storage_options go with a URL"):
+        with pytest.raises(TypeError, match="storage_options need a URL"):
             make_store(inner, {"anon": True}, Settings())

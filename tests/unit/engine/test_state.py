@@ -36,7 +36,7 @@ async def test_unsafe_writes_are_warned_of_once_for_each_store() -> None:
     state = EngineState(InlinePool())
     store, other = FakeStore(), FakeStore()
     for each in (store, other):
-        with pytest.warns(UnsafeWriteWarning, match="may lose updates"):
+        with pytest.warns(UnsafeWriteWarning, match="updates are lost"):
             state.warn_unsafe(each)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

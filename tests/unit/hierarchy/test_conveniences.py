@@ -39,7 +39,7 @@ class TestData:
     async def test_agree_with_shape_and_dtype(self, memory: MemoryStore) -> None:
         array = await aiozarr.create_array(memory, "a", data=[1, 2], shape=2, dtype="u2")
         assert array.dtype == np.uint16
-        with pytest.raises(ValueError, match=r"shape is \(3,\), and data have the shape \(2,\)"):
+        with pytest.raises(ValueError, match=r"shape is \(3,\), but the data have the shape \(2,\)"):
             await aiozarr.create_array(memory, "b", data=[1, 2], shape=3)
         with pytest.raises(OverflowError, match="300"):
             await aiozarr.create_array(memory, "b", data=[1, 300], dtype="u1")
@@ -77,7 +77,7 @@ class TestModeA:
     async def test_needs_to_know_what_to_create(self, store: Store) -> None:
         with pytest.raises(aiozarr.NodeNotFoundError, match="with shape= and dtype=, mode='a' creates it"):
             await aiozarr.open_array(store, "a", mode="a")
-        with pytest.raises(ValueError, match="open_array and open_group have it"):
+        with pytest.raises(ValueError, match="use open_array or open_group"):
             await aiozarr.open(store, "a", mode="a")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="'shape' describes a new array: it goes with mode='a'"):
             await aiozarr.open_array(store, "a", shape=3)
@@ -89,7 +89,7 @@ class TestModeA:
     )
     async def test_other_modes_are_refused_with_the_word_to_use(self, store: Store, mode: Any, advice: str) -> None:
         for open_node in (aiozarr.open, aiozarr.open_array, aiozarr.open_group):
-            with pytest.raises(ValueError, match=rf"mode is 'r', 'r\+' or 'a', not '{mode}'; .*{advice}"):
+            with pytest.raises(ValueError, match=rf"mode must be 'r', 'r\+' or 'a', not '{mode}'; .*{advice}"):
                 await open_node(store, mode=mode)
 
     async def test_a_mode_in_the_place_of_the_path_is_refused(self, store: Store) -> None:
@@ -119,7 +119,7 @@ class TestRequire:
         await aiozarr.require_array(store, "a", shape=3, dtype="i4")
         with pytest.raises(TypeError, match=r"has the shape \(3,\), not \(4,\)"):
             await aiozarr.require_array(store, "a", shape=4, dtype="i4")
-        with pytest.raises(TypeError, match="holds int32, not int64"):
+        with pytest.raises(TypeError, match="has the data type int32, not int64"):
             await aiozarr.require_array(store, "a", shape=3, dtype="i8", exact=True)
         with pytest.raises(aiozarr.NodeTypeError, match="is an array, not a group"):
             await aiozarr.require_group(store, "a")

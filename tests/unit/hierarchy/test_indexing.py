@@ -97,8 +97,8 @@ async def test_one_list_or_mask_in_plain_brackets_selects_as_numpy(selection: An
 @pytest.mark.parametrize(
     ("selection", "advice"),
     [
-        (([1, 2], [3, 4]), "takes one list or mask.*`oindex`.*`vindex`"),
-        ((slice(None), [[1, 2], [3, 4]]), "comes first.*`vindex`"),
+        (([1, 2], [3, 4]), "take at most one list or mask.*`oindex`.*`vindex`"),
+        ((slice(None), [[1, 2], [3, 4]]), "must come first.*`vindex`"),
     ],
 )
 async def test_several_lists_in_plain_brackets_are_an_error_with_advice(selection: Any, advice: str) -> None:
@@ -109,7 +109,7 @@ async def test_several_lists_in_plain_brackets_are_an_error_with_advice(selectio
 
 async def test_a_list_apart_from_an_integer_is_ambiguous_in_plain_brackets() -> None:
     array = await aiozarr.create_array(MemoryStore(), data=np.arange(24).reshape(2, 3, 4))
-    with pytest.raises(aiozarr.SelectionError, match=r"that a slice separates.*`oindex`.*`vindex`"):
+    with pytest.raises(aiozarr.SelectionError, match=r"separated by a slice.*`oindex`.*`vindex`"):
         array[0, :, [1, 2]]
     assert (await array[0, [1, 2]]).tolist() == [[4, 5, 6, 7], [8, 9, 10, 11]]
 

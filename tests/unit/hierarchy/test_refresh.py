@@ -49,7 +49,7 @@ async def test_a_deleted_or_replaced_node_is_an_error(store: Store) -> None:
     with pytest.raises(aiozarr.NodeNotFoundError, match="no array"):
         await reader.refresh()
     await group.create_group("a", overwrite=True)
-    with pytest.raises(aiozarr.NodeTypeError, match="there is a group at"):
+    with pytest.raises(aiozarr.NodeTypeError, match="is now a group"):
         await reader.refresh()
     assert reader.shape == (4,)
 

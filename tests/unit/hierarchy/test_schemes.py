@@ -56,5 +56,5 @@ async def test_allowed_locations_are_opened(tmp_path: Path) -> None:
     assert (await aiozarr.open_group(store, schemes=())).path == ""
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/a/"}}
     assert (await aiozarr.open(spec, schemes=["file"])).shape == (1,)
-    with pytest.raises(TypeError, match="schemes is a collection"):
+    with pytest.raises(TypeError, match="schemes must be a collection"):
         await aiozarr.open("s3://b/a", schemes="s3")

@@ -221,7 +221,7 @@ async def test_values_of_another_kind_are_refused_and_nothing_is_stored(memory: 
     array = await aiozarr.create_array(memory, shape=4, dtype="i4")
     with pytest.raises(TypeError):
         await array[...].write(np.full(4, 0.5))
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="do not broadcast"):
         await array[...].write(np.zeros(3, "i4"))
     with pytest.raises(OverflowError):
         await array[...].write(2**40)

@@ -272,6 +272,6 @@ async def test_a_connection_lost_during_an_upload_is_an_error_that_says_so() -> 
     connection, _ = connect(pool)
     future = start(connection, Expectation(), UP)
     connection.connection_lost(ConnectionResetError())
-    with pytest.raises(BodyCutError, match="before a response came") as caught:
+    with pytest.raises(BodyCutError, match="before the response") as caught:
         await future
     assert caught.value.retryable

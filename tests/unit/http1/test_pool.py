@@ -190,7 +190,7 @@ async def test_what_the_server_must_not_get_twice_is_repeated_only_if_nothing_wa
     await get(pool, "small")
     server.script = spoil.only({2: spoil.reset})
     request = b"GET /small HTTP/1.1\r\nHost: host\r\n\r\n"
-    with pytest.raises(StoreError, match="before a response") as caught:
+    with pytest.raises(StoreError, match="before the response") as caught:
         await pool.send(request, Expectation(), repeatable=False)
     assert caught.value.retryable
     assert len(server.requests) == 2
@@ -213,7 +213,7 @@ async def test_a_request_is_repeated_silently_only_once(pool: Pool, server: Faul
 
 async def test_a_new_connection_that_fails_is_not_repeated(pool: Pool, server: FaultServer) -> None:
     server.script = spoil.always(spoil.reset)
-    with pytest.raises(StoreError, match="before a response") as caught:
+    with pytest.raises(StoreError, match="before the response") as caught:
         await get(pool, "small")
     assert caught.value.retryable
     assert len(server.requests) == 1

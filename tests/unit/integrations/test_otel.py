@@ -224,7 +224,7 @@ async def test_nothing_is_observed_before_and_after(telemetry: Telemetry) -> Non
     await (await small_array())[...]
     assert not telemetry.exporter.get_finished_spans()
     otel.uninstrument()
-    with pytest.raises(ValueError, match="requests is"):
+    with pytest.raises(ValueError, match="requests must be"):
         otel.instrument(requests="all")  # type: ignore[arg-type]
 
 

@@ -28,7 +28,7 @@ def test_a_cell_counts_passed_tests() -> None:
 
 
 def test_a_cell_shows_the_total_if_tests_were_skipped_and_a_table_has_the_reasons() -> None:
-    matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A does not pickle")
+    matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A cannot be pickled")
     assert row(matrix)[-1] == "2 of 3"
     assert "| pickle: 1 | A on moto |" in matrix.part()
 
@@ -50,7 +50,7 @@ def test_refusals_alone_are_refusals() -> None:
     assert row(matrix)[7] == "refused"
 
 
-@pytest.mark.parametrize("reason", ["A can be listed", "A is no BlockingStore"])
+@pytest.mark.parametrize("reason", ["A can be listed", "A is not a BlockingStore"])
 def test_statements_about_other_kinds_of_stores_count_as_tested(reason: str) -> None:
     matrix = cases("A", "listing", {"skipped": 1}, reason)
     matrix.add(ContractCase("A", "moto", "", "listing", "an empty store lists nothing"), "passed")

@@ -105,7 +105,7 @@ async def test_sizes_alone_are_compared_if_that_is_requested(server: GcsServer, 
     ]  # a plain copy leaves nothing but its objects
     report = await aiozarr.copy(url, tmp_path / "x", source_options=options, delete=True, size_only=True)
     assert (report.objects, report.skipped) == (2, COUNT - 2)  # documents are compared by their bytes
-    with pytest.raises(ValueError, match="size_only goes with overwrite or delete"):
+    with pytest.raises(ValueError, match="size_only=True needs overwrite=True or delete=True"):
         await aiozarr.copy(url, tmp_path / "x", source_options=options, size_only=True)
 
 

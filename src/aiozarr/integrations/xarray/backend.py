@@ -46,11 +46,11 @@ _OTHER_NAMES = ("mode", "store", "engine", "cache_members")
 class AiozarrBackendEntrypoint(BackendEntrypoint):
     """Opens Zarr hierarchies: all documents, then all coordinates and times, each in one schedule.
 
-    The keywords are those of xarray's own engine for Zarr, and these:
+    It accepts the keywords of xarray's own Zarr engine, and in addition:
 
     - `settings`: the `aiozarr.Settings` of all reads.
     - `max_coordinate_bytes`: the bytes of coordinates and times that are read at opening.
-    - `group_filter`: a glob; a tree contains the groups whose path it matches, and those above them.
+    - `group_filter`: a glob; a tree contains the groups whose path it matches, and the groups above them.
     """
 
     description = "Open Zarr hierarchies with aiozarr, also awaited"
@@ -65,7 +65,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Return True only for objects of aiozarr, so that installing it changes no default."""
+        """Return True for aiozarr's own objects only, so that installing aiozarr does not change defaults."""
         return isinstance(filename_or_obj, Store | hierarchy.Group | sync.Group | OpenedGroups)
 
     def open_dataset(self, filename_or_obj: Any, **options: Any) -> Dataset:
@@ -74,7 +74,7 @@ class AiozarrBackendEntrypoint(BackendEntrypoint):
         Raises:
             NodeNotFoundError: there is no group; also a `FileNotFoundError`.
             MetadataError, StoreError: a document could not be read.
-            TypeError: there is no such keyword.
+            TypeError: a keyword is unknown.
         """
         opened, decoding = _open(filename_or_obj, options, deep=False)
         return _decode_group(opened.groups[0], decoding, opened.options)
@@ -99,8 +99,8 @@ def _open(target: Any, options: Mapping[str, Any], *, deep: bool) -> tuple[Opene
     for name in options:
         if name not in (*_OPEN_NAMES, *_DECODE_NAMES, *_OTHER_NAMES):
             known = (*_OPEN_NAMES, *_DECODE_NAMES)
-            hint = did_you_mean(name, known, f"it has {', '.join(known)}")
-            raise TypeError(f"the engine has no option {name!r}; {hint}")
+            hint = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+            raise TypeError(f"unknown option {name!r} of the engine; {hint}")
     if (store := options.get("store")) is not None:
         target = store
     opened = open_target(target, options.get("mode", "r"), _selected(OpenOptions, _OPEN_NAMES, options), deep=deep)
@@ -114,7 +114,7 @@ def _selected(kind: type[T], names: tuple[str, ...], options: Mapping[str, Any])
 def open_target(target: Any, mode: str, options: OpenOptions, *, deep: bool) -> OpenedGroups:
     """Open the groups of a target, blocking. Groups that are already open are returned unchanged."""
     if mode not in ("r", "r+"):
-        raise ValueError(f"the engine reads, with mode='r', not {mode!r}; Dataset.to_zarr writes")
+        raise ValueError(f"mode must be 'r', not {mode!r}, because the engine only reads; write with Dataset.to_zarr")
     if isinstance(target, OpenedGroups):
         return target
     source = source_of(target)
@@ -131,8 +131,8 @@ def warn_unless_consolidated(pairs: Iterable[tuple[Any, OpenedGroups]]) -> None:
     others = f" and {len(found) - 1} others have none" if len(found) > 1 else " has none"
     # The words of xarray's own warning, by which programs filter it.
     warnings.warn(
-        f"Failed to open Zarr store with consolidated metadata: {found[0]}{others}, and opening took two more round "
-        "trips; aiozarr.consolidate_metadata adds it, and consolidated=False silences this",
+        f"Failed to open Zarr store with consolidated metadata: {found[0]}{others}, so opening took two more "
+        "round trips; add it with aiozarr.consolidate_metadata, or silence this warning with consolidated=False",
         RuntimeWarning,
         stacklevel=_caller_level(),
     )
@@ -168,8 +168,8 @@ def source_of(target: Any) -> str | os.PathLike[str] | Store | hierarchy.Group:
     if (mapped := _zarr_store(target)) is not None:
         return mapped
     raise TypeError(
-        f"the engine opens a URL, a path, and stores and groups of aiozarr, not {type(target).__name__}; "
-        "engine='zarr' opens other stores of zarr-python"
+        f"expected a URL, a path, or an aiozarr store or group, not {type(target).__name__}; open other "
+        "zarr-python stores with engine='zarr'"
     )
 
 

@@ -65,8 +65,8 @@ class GroupDataStore(AbstractDataStore):
         dims = dims_of(array)
         if len(dims) != array.ndim:
             raise KeyError(
-                f"{array.url} has no names of dimensions, which xarray needs; `dimension_names` in format 3, or the "
-                f"attribute {ATTRIBUTE!r} in format 2; drop_variables={name!r} opens the group without it"
+                f"{array.url} has no dimension names, which xarray needs; set `dimension_names` in format 3 or "
+                f"the attribute {ATTRIBUTE!r} in format 2; drop_variables={name!r} opens the group without it"
             )
         attributes = dict(metadata.attributes)
         if metadata.zarr_format != 3:

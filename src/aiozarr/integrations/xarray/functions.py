@@ -37,12 +37,12 @@ class LoadPlan:
 
     @property
     def requests(self) -> int:
-        """An upper bound of the requests of all variables."""
+        """An upper bound on the requests for all variables."""
         return sum(plan.requests for plan in self.variables.values())
 
     @property
     def bytes(self) -> int:
-        """An upper bound of the bytes that are fetched for all variables."""
+        """An upper bound on the bytes fetched for all variables."""
         return sum(plan.bytes for plan in self.variables.values())
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class LoadPlan:
 class DatasetAccessor:
     """Loads the lazy variables of a `Dataset`, `DataArray` or `DataTree` that the engine `aiozarr` opened.
 
-    Variables of other engines, and chunked ones, are loaded by xarray.
+    xarray itself loads chunked variables and variables of other engines.
     """
 
     def __init__(self, data: Any) -> None:
@@ -66,11 +66,11 @@ class DatasetAccessor:
 
     @property
     def report(self) -> Report | None:
-        """The report of the last `load` or `load_async` of this accessor; None before."""
+        """The report of the last `load` or `load_async` of this accessor; None before the first."""
         return self._report
 
     def plan(self) -> LoadPlan:
-        """Return the cost of loading all variables that are not in memory. Does no I/O."""
+        """Return the cost of loading all variables that are not in memory, without I/O."""
         return LoadPlan({name: view.plan() for name, _, view in pending_variables(self._data)})
 
     def load(self) -> Any:
@@ -166,7 +166,7 @@ async def open_dataset(target: Target | hierarchy.Group, **options: Any) -> xarr
     """Open a group as a data set, with the keywords of `xarray.open_dataset` and of the engine.
 
     All documents, then all coordinates and times, are fetched in one schedule. The caller's loop is never blocked. Like
-    the engine, it warns of a store without consolidated metadata unless `consolidated=False` is given.
+    the engine, it warns about a store without consolidated metadata unless `consolidated=False` is given.
 
     Raises:
         NodeNotFoundError: there is no group; also a `FileNotFoundError`.
@@ -205,7 +205,8 @@ async def open_many(
 
     Args:
         targets: URLs, paths, stores or groups.
-        combine: the function of xarray that combines them, `combine_by_coords` or `combine_nested`; None: none.
+        combine: "by_coords" or "nested": combine the data sets by xarray's `combine_by_coords` or `combine_nested`.
+            None: return a list.
         combine_options: keywords of that function, such as `concat_dim`.
         preprocess: called with each data set, in a thread, before they are combined.
         options: the keywords of `xarray.open_dataset` and of the engine.
@@ -217,9 +218,9 @@ async def open_many(
         ValueError: `combine` has another value, or the data sets cannot be combined.
     """
     if combine not in ("by_coords", "nested", None):
-        raise ValueError(f"combine is 'by_coords', 'nested' or None, not {combine!r}")
+        raise ValueError(f"combine must be 'by_coords', 'nested' or None, not {combine!r}")
     if combine is None and combine_options:
-        raise TypeError("combine_options go with combine='by_coords' or 'nested'")
+        raise TypeError("combine_options need combine='by_coords' or combine='nested'")
     each = list(targets)
     # The opening of all targets is one call to the I/O thread, so the first error ends it.
     opened = await run(
@@ -245,9 +246,9 @@ async def _fetch(
     """Fetch the groups that opening needs, and return them with the keywords that remain for xarray."""
     rest = dict(options)
     if "engine" in rest:
-        raise TypeError("the engine is aiozarr here: engine= goes with xarray.open_dataset")
+        raise TypeError("the engine is always aiozarr; use engine= in xarray.open_dataset instead")
     if rest.pop("mode", "r") not in ("r", "r+"):
-        raise ValueError("opening reads, with mode='r'; Dataset.to_zarr writes")
+        raise ValueError("mode must be 'r', because opening only reads; write with Dataset.to_zarr")
     rest |= rest.pop("backend_kwargs", None) or {}
     own = {name: rest.pop(name) for name in _OPTION_NAMES if name in rest}
     dropped = own.get("drop_variables")

@@ -1,8 +1,8 @@
-"""aiozarr below zarr-python: a codec pipeline, which reads and writes chunks, a store, and a substitute for its arrays.
+"""aiozarr for zarr-python: a codec pipeline that reads and writes chunks, a store, and a substitute for arrays.
 
 `enable()` is all that is needed. `ZARR_CODEC_PIPELINE__PATH=aiozarr.integrations.zarr.CodecPipeline` in the environment
-does the same without code. zarr-python imports this package at its first array, enabled or not, so that nothing is
-imported here before it is used.
+does the same without code. zarr-python imports this package for its first array, whether enabled or not, so this
+package imports nothing until it is used.
 """
 
 from __future__ import annotations

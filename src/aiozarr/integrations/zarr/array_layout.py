@@ -50,9 +50,9 @@ def resolve_layout(array_metadata: Any) -> ArrayLayout:
 
     for codec in _codecs_of(array_metadata):
         if not type(codec).__module__.startswith(("zarr.", "numcodecs.")):
-            raise UnsupportedArrayError(f"the codec {type(codec).__qualname__} is not zarr-python's", reason="codec")
+            raise UnsupportedArrayError(f"{type(codec).__qualname__} is not part of zarr-python", reason="codec")
         if getattr(codec, "subchunk_write_order", "morton") == "colexicographic":
-            raise UnsupportedArrayError("inner chunks are written in C order here", reason="order of inner chunks")
+            raise UnsupportedArrayError("colexicographic order is not supported", reason="order of inner chunks")
     documents = array_metadata.to_buffer_dict(default_buffer_prototype())
     return _resolve(tuple([(key, value.to_bytes()) for key, value in documents.items()]))
 
@@ -61,10 +61,10 @@ def resolve_layout(array_metadata: Any) -> ArrayLayout:
 def _resolve(documents: tuple[tuple[str, bytes], ...]) -> ArrayLayout:
     settings = Settings(**_DEFAULTS)
     try:
-        metadata = parse_node(dict(documents), node="an array of zarr-python", settings=settings)
+        metadata = parse_node(dict(documents), node="a zarr-python array", settings=settings)
         assert isinstance(metadata, ArrayMetadata)
         metadata = replace(metadata, chunk_key_encoding=_KEYS)
-        return ArrayLayout.resolve(metadata, node="an array of zarr-python", settings=settings)
+        return ArrayLayout.resolve(metadata, node="a zarr-python array", settings=settings)
     except (AiozarrError, ValueError, TypeError, ImportError) as error:
         raise UnsupportedArrayError(str(error), reason="metadata") from error
 
@@ -90,11 +90,11 @@ def settings_of(configured: Mapping[str, Any] | None) -> Settings:
     if configured is None:
         configured = {}
     if not isinstance(configured, Mapping):
-        raise TypeError(f"`aiozarr` in zarr-python's configuration has settings below it, and is not {configured!r}")
+        raise TypeError(f"`aiozarr` in zarr-python's configuration must be a mapping of settings, not {configured!r}")
     known = [each.name for each in fields(Settings)]
     for name in configured:
         if name not in known:
-            hint = did_you_mean(name, known, "it has the fields of aiozarr.Settings")
+            hint = did_you_mean(name, known, "expected a field of aiozarr.Settings")
             raise TypeError(f"unknown setting 'aiozarr.{name}' in zarr-python's configuration; {hint}")
     # The environment and files of the configuration have lists where settings have tuples.
     values = {name: tuple(each) if isinstance(each, list) else each for name, each in configured.items()}

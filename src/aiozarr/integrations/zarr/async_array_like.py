@@ -73,9 +73,9 @@ class AsyncArrayLike:
         return AsyncArrayMetadata(self._array.dimension_names or (), fill_value)
 
     async def getitem(self, selection: BasicSelection) -> Any:
-        """Return the values of integers and slices."""
+        """Return the values that integers and slices select."""
         return await self._array[selection]
 
     async def get_orthogonal_selection(self, selection: Any) -> Any:
-        """Return the values of lists, masks, integers and slices, axis by axis."""
+        """Return the values that lists, masks, integers and slices select, axis by axis."""
         return await self._array.oindex[selection]

@@ -50,9 +50,9 @@ class PipelineUsage:
     """Counts of the reads and writes of the pipeline in this process.
 
     Attributes:
-        reads: selections that were read by aiozarr.
-        writes: selections that were written by aiozarr.
-        fallbacks: arrays and selections that zarr-python's own pipeline handled, by reason.
+        reads: number of selections read through aiozarr.
+        writes: number of selections written through aiozarr.
+        fallbacks: number of arrays and selections that zarr-python's own pipeline handled, by reason.
     """
 
     reads: int
@@ -71,12 +71,12 @@ def usage() -> PipelineUsage:
 
 
 def enable() -> Any:
-    """Have zarr-python read and write through aiozarr all arrays that are opened or created from now on.
+    """Let zarr-python read and write through aiozarr, for all arrays that are opened or created from now on.
 
-    Settings are those of `aiozarr.Settings` below `aiozarr` of zarr-python's configuration:
+    Set fields of `aiozarr.Settings` below `aiozarr` in zarr-python's configuration:
     `zarr.config.set({"aiozarr.max_requests": 64})`, or `ZARR_AIOZARR__MAX_REQUESTS=64` in the environment.
 
-    Returns: a context manager that restores the former pipeline at its end, for use with `with`.
+    Returns: a context manager for `with`, which restores the former pipeline at its end.
     """
     from zarr.registry import register_pipeline
 
@@ -270,7 +270,7 @@ class ZarrCodecPipeline(zarr.abc.codec.CodecPipeline):
         array: Any = values.as_ndarray_like()
         assert self._layout is not None
         if not all([type(item[0]) is StorePath for item in batch]):
-            _note_fallback("a byte getter that is no path of a store")
+            _note_fallback("a byte getter that is not a StorePath")
             return None
         if prototype.buffer is not cpu.Buffer or prototype.nd_buffer is not cpu.NDBuffer:
             _note_fallback("buffers of another kind")
@@ -326,7 +326,7 @@ def _count(counter: Counter[str], name: str) -> int:
 def _note_fallback(reason: str, error: Exception | None = None) -> None:
     """Count a fallback to zarr-python's own pipeline, and log it if the reason is new."""
     log = _logger.info if _count(_fallbacks, reason) == 1 else _logger.debug
-    log("left to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
+    log("falling back to zarr-python's own pipeline: %s%s", reason, "" if error is None else f" ({error})")
 
 
 async def _invalidate(batch: Sequence[Any]) -> None:

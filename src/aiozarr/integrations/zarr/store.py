@@ -44,7 +44,7 @@ class ZarrStore(ForeignStore):
 
     def __init__(self, inner: Store, *, read_only: bool = False, settings: Settings | None = None) -> None:
         if not isinstance(inner, Store):
-            raise TypeError(f"expected a store of aiozarr, not {type(inner).__name__}")
+            raise TypeError(f"expected an aiozarr store, not {type(inner).__name__}")
         super().__init__(read_only=read_only)
         self.inner = inner
         self._settings = settings_or_default(settings)
@@ -226,7 +226,7 @@ def _buffer(value: Value | None, prototype: BufferPrototype | None) -> Buffer | 
 
 def _bytes_of(value: Buffer) -> Any:
     if not isinstance(value, Buffer):
-        raise TypeError(f"a value is a Buffer of zarr-python, not {type(value).__name__}")
+        raise TypeError(f"a value must be a zarr-python Buffer, not {type(value).__name__}")
     return value.as_buffer_like()
 
 

@@ -56,11 +56,11 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
     @property
     def url(self) -> str:
-        """The bucket's URL and the prefix, unchanged, but with a slash after `.zip`, which would name an archive."""
+        """The URL of the bucket and prefix, unchanged except for a slash after `.zip`, which would name an archive."""
         return self.url_of("")
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`, which is not percent-encoded, as no URL of a bucket is."""
+        """Return the URL of `path`, not percent-encoded, like all bucket URLs."""
         return directory_url(f"{self._client.url}/{self._root}{path}".rstrip("/"))
 
     @property
@@ -83,12 +83,12 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         return (ObjectStore, self._client.identity, self._root + key)
 
     def parent_store(self) -> tuple[Store, str] | None:
-        """Return the store of the prefix above; it shares this one's connections, and closing either closes them."""
+        """Return the store of the prefix above; both share their connections, and closing either closes them."""
         root, name = split_root(self._root)
         return (with_root(self, _root=root), name) if name else None
 
     def child_store(self, path: str) -> Store:
-        """Return the store of the prefix `path` below this one's; it shares this one's connections."""
+        """Return the store of the prefix `path` below this store's prefix; both share their connections."""
         return with_root(self, _root=f"{self._client_key(path)}/")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -116,8 +116,8 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
 
         Raises:
             PreconditionFailedError: `precondition` does not hold; nothing was written.
-            UnsupportedOperationError: the server was found to ignore conditions, or the version is a weak one.
-            StoreError: the value could not be stored, or no response came, and then it may be stored.
+            UnsupportedOperationError: the server was found to ignore conditions, or the version is weak.
+            StoreError: the value could not be stored, or no response was received, in which case it may be stored.
         """
         return await self._write(key, precondition, lambda name: self._client.put(name, byte_view(value), precondition))
 
@@ -190,14 +190,14 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         await self._on(key, lambda name: self._client.abort_parts(name, upload_id))
 
     async def erase(self, key: str) -> None:
-        """Remove `key`; a key that is not stored is no error."""
+        """Remove `key`. A missing key is not an error."""
         await self._on(key, self._client.delete)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
-        """Remove all of `keys`, a thousand in a request if the cloud can.
+        """Remove all of `keys`, up to a thousand per request if the cloud supports it.
 
         Raises:
-            EraseError: some could not be removed, which it names, after all others were.
+            EraseError: some keys could not be removed, which the error names; all others were removed.
             StoreError: nothing could be removed.
         """
         checked = [check_key(key, store=self.url) for key in keys]
@@ -210,7 +210,7 @@ class ObjectStore(WebStore[BucketClient], CopyFromStore, ProbedStore, UploadStor
         """Remove every key that starts with `prefix`, page by page as the listing streams in.
 
         Raises:
-            EraseError: some could not be removed, which it names, after all others were.
+            EraseError: some keys could not be removed, which the error names; all others were removed.
             StoreError: the listing failed, or nothing could be removed.
         """
         check_prefix(prefix, store=self.url)

@@ -30,17 +30,16 @@ MAX_WRITE_ATTEMPTS = 8
 
 
 class FsspecStore(Store):
-    """Values in a file system of fsspec, below a path.
+    """Values in an fsspec file system, below a path.
 
-    A blocking file system works in threads. The coroutines of an asynchronous one run on its own loop (fsspec's, in a
-    thread of its own), whichever loop calls. One with `asynchronous=True` is replaced by an instance with the same
-    arguments on that loop. fsspec has neither conditional requests nor versions, so no operation here is conditional,
-    and writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`, which writes
-    them whole or not at all.
-    fsspec's caches (`simplecache::` and others) are refused, because they return values that were replaced.
+    A blocking file system works in threads. An asynchronous file system runs on fsspec's own loop, in fsspec's own
+    thread, whichever loop calls it. A file system with `asynchronous=True` is replaced by an instance with the same
+    arguments on that loop. fsspec has neither conditional requests nor versions, so no operation is conditional, and
+    writes are as atomic as the file system makes them. Local files are handled by a `LocalStore`, which writes them
+    whole or not at all. fsspec's caches (`simplecache::` and others) are refused, because they return outdated values.
 
-    Sessions belong to the file system and are closed by it; closing the store closes nothing. After a fork, the file
-    system is created again with the same arguments; if that fails, `ForkedProcessError` is raised.
+    The file system owns its sessions and closes them; closing the store closes nothing. After a fork, the file system
+    is created again with the same arguments; if that fails, `ForkedProcessError` is raised.
     """
 
     def __init__(self, fs_or_url: Any, *, path: str | None = None, **storage_options: Any) -> None:
@@ -99,17 +98,17 @@ class FsspecStore(Store):
 
     @property
     def origin(self) -> Hashable:
-        """The file system by its arguments; for web addresses, also the server."""
+        """The file system, identified by its arguments; for web addresses, also the server."""
         server = urlsplit(self._base).netloc.rpartition("@")[2] if self._traits.encoded else ""
         return (FsspecStore, self._fingerprint, server)
 
     @property
     def identity(self) -> Hashable:
-        """The file system by its arguments, and the path of the root."""
+        """The file system, identified by its arguments, and the path of the root."""
         return self._place(self._base)
 
     def object_identity(self, key: str) -> Hashable:
-        """The file system by its arguments, and the whole path."""
+        """The file system, identified by its arguments, and the whole path."""
         return self._place(self._base + key)
 
     def _place(self, path: str) -> Hashable:
@@ -229,7 +228,7 @@ class FsspecStore(Store):
                     await self._calls.write("rmdir", path)
 
     async def erase_values(self, keys: Iterable[str]) -> None:
-        """Remove all of `keys`, some at a time."""
+        """Remove all of `keys`, a few at a time."""
         await for_each(self.erase, [check_key(key, store=self._url) for key in keys], concurrency=ERASE_CONCURRENCY)
 
     async def erase_prefix(self, prefix: str) -> None:

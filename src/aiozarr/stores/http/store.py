@@ -144,7 +144,7 @@ class HTTPStore(WebStore[HTTPClient]):
         return self._url
 
     def url_of(self, path: str) -> str:
-        """Return the URL of `path`, percent-encoded as in requests, with a slash after `.zip`, which is no archive."""
+        """Return the URL of `path`, percent-encoded, with a slash after `.zip` to show that it is not an archive."""
         return directory_url(f"{self._address.shown}/{quote_key(path)}") if path else self._url
 
     @property
@@ -163,12 +163,12 @@ class HTTPStore(WebStore[HTTPClient]):
         return (type(self), self._url, self._fingerprint)
 
     def child_store(self, path: str) -> Store:
-        """Return the store of the URL `path` below this one's; it shares this one's connections."""
+        """Return the store at `path` below this store's URL; both share their connections."""
         check_key(path, store=self.url)
         return self._at(f"{self._address.path}/{quote_key(path)}")
 
     def parent_store(self) -> tuple[Store, str] | None:
-        """Return the store of the URL above, if this one's has a path; it shares this one's connections."""
+        """Return the store of the URL above, if this store's URL has a path; both share their connections."""
         above, _, name = self._address.path.rpartition("/")
         return (self._at(above), unquote(name)) if name else None
 

@@ -61,10 +61,10 @@ class LocalStore(BlockingStore):
 
     `root` is made absolute at once; `~` is not expanded. A write replaces the file, whole or not at all. Preconditions
     hold between all processes of the host, also against writes without one. Reads follow symbolic links, a write
-    replaces a link, `erase` removes it. With `fsync=True` a write or an erasure returns after file and directory were
-    flushed.
+    replaces a link, `erase` removes it. With `fsync=True`, a write or an erasure returns after the file and its
+    directory are flushed.
 
-    The key of a directory reads as missing. A key cannot be written if other keys are below it, or below another key.
+    The key of a directory reads as missing. A key cannot be written below another key, or if other keys are below it.
     Names that begin with `.aiozarr-write~` are temporary files and not keys. A killed process may leave some, which
     `aiozarr.clean` and `erase_prefix` remove. Empty directories are prefixes of `list_dir`. On a file system that
     ignores case, keys that differ only in case are one file.
@@ -314,7 +314,7 @@ class LocalStore(BlockingStore):
         """Remove all of `keys`. Unlike `erase`, it does not follow a link to a directory on the way to a key.
 
         Raises:
-            StoreError: a key lies behind such a link, or could not be removed.
+            StoreError: a key is behind such a link, or could not be removed.
         """
         from aiozarr.stores.local import walk
 

@@ -37,14 +37,15 @@ def from_session(
 ) -> Store:
     """Return a read-only store of the arrays in an icechunk session, at its snapshot.
 
-    Chunks are located by the session and read by aiozarr, so that ranges of one object are merged into few requests.
-    Documents and inlined chunks are read through the session, and so are the repository's own chunks without `storage`.
+    The session locates chunks and aiozarr reads them, so ranges of one object are merged into few requests. Documents
+    and inlined chunks are read through the session, and so are the repository's own chunks without `storage`.
 
     Args:
         session: a read-only session, or its store.
-        resolve: for virtual chunks, as of `aiozarr.stores.from_references`. The virtual chunk containers of the
-            repository count as named, with their options and without their credentials, which icechunk does not tell.
-        storage: URL or path of the repository, or its store. The repository's own chunks are read from there then.
+        resolve: for virtual chunks, as in `aiozarr.stores.from_references`. The virtual chunk containers of the
+            repository are allowed too, with their options but without their credentials, which icechunk does not
+            reveal.
+        storage: URL or path of the repository, or its store. If given, the repository's own chunks are read from there.
 
     Raises:
         ValueError: the session is writable: its chunks may change.

@@ -24,14 +24,14 @@ _MISSING_PATH, _INLINED_PATH = "", "__inlined__"
 
 
 def from_manifest_store(store: Any, *, resolve: Mapping[str, Mapping[str, Any] | Store | None] | None = None) -> Store:
-    """Return a read-only store of the arrays in a `ManifestStore` of VirtualiZarr.
+    """Return a read-only store of the arrays in a VirtualiZarr `ManifestStore`.
 
-    Objects are read from the stores of its registry, by aiozarr's own clients if these have the same options. Ranges of
-    one object are merged into few requests.
+    Objects are read from the stores of its registry, through aiozarr's own clients if these support the same options.
+    Ranges of one object are merged into few requests.
 
     Args:
         store: the `ManifestStore`.
-        resolve: as of `aiozarr.stores.from_references`, for locations that the registry does not have, or in place of
+        resolve: as in `aiozarr.stores.from_references`, for locations that the registry does not have, or instead of
             its stores.
 
     Raises:

@@ -22,21 +22,21 @@ ZipMode: TypeAlias = Literal["r", "w", "a", "x"]
 class ZipStore(Store):
     """The members of a zip archive.
 
-    An archive on the local disk can be read and written. Modes are those of `zipfile`: "r" reads, "w" replaces any
-    archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
+    An archive on the local disk can be read and written. Modes are the same as in `zipfile`: "r" reads, "w" replaces
+    any archive by a new one, "x" creates one and fails if it exists, "a" changes or creates one. Changes go into a
     temporary file, which replaces the archive when the store is closed, whole or not at all. Until then only the stores
     of this process see them. Values can be replaced and erased: the directory never has two members of one name, and
-    their bytes stay in the file until it is copied. If another process has changed the archive meanwhile, closing
-    raises `PreconditionFailedError`, so no update is lost. The first change to an archive that the standard library's
+    their bytes stay in the file until it is copied. If another process has changed the archive, closing raises
+    `PreconditionFailedError`, so no update is lost. The first change to an archive that the standard library's
     `zipfile` cannot append to raises `UnsupportedOperationError`.
 
     An archive in another store is only read: the directory once, then one range per value. A range of an uncompressed
     value costs the bytes of that range. The first one also costs the member's header if the writer of the archive may
     have put something before the data. If the store has no partial reads, an archive of up to 64 MiB is fetched whole.
 
-    Stored and deflated members can be read; the checksum of whole values is verified. Reading a member of another
-    method, a link or an encrypted member raises `UnsupportedOperationError`. Names that are not keys are left out. An
-    archive with overlapping members is refused.
+    Stored and deflated members can be read; the checksum of whole values is verified. Reading a member with another
+    compression method, a link or an encrypted member raises `UnsupportedOperationError`. Names that are not keys are
+    left out. An archive with overlapping members is refused.
     """
 
     _url: str

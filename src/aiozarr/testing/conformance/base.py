@@ -55,7 +55,7 @@ class Base:
 
     async def make_store(self) -> Store:
         """Return a new store with nothing in it; it may be called several times in one test."""
-        raise NotImplementedError("a subclass of StoreConformance implements make_store")
+        raise NotImplementedError("a subclass of StoreConformance must implement make_store")
 
     async def put(self, store: Store, key: str, data: Buffer) -> None:
         """Store `data`. A store that cannot be written to overrides this to store it past the store itself."""

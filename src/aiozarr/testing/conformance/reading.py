@@ -92,7 +92,7 @@ class Reading(Base):
     @conforms("bounded_reads")
     async def test_a_bounded_blocking_read_gives_the_bytes_or_raises_a_limit_error(self, store: Store) -> None:
         if not isinstance(store, BlockingStore):
-            pytest.skip(f"{type(store).__name__} is no BlockingStore")
+            pytest.skip(f"{type(store).__name__} is not a BlockingStore")
         await self.put(store, "a/value", DATA)
         assert bytes(memoryview(store._read_now("a/value", max_bytes=100) or b"")) == DATA
         value = store.fetch_now("a/value", Range(10, 20), max_bytes=20)

@@ -60,7 +60,7 @@ class Writing(Base):
     @conforms("writable")
     async def test_values_that_are_stored_together_are_stored_each_under_its_key(self, store: Store) -> None:
         if not isinstance(store, BlockingStore):
-            pytest.skip(f"{type(store).__name__} is no BlockingStore")
+            pytest.skip(f"{type(store).__name__} is not a BlockingStore")
         store.set_now("a/1", b"old")
         values = {"a/1": b"new", "a/2": b"", "b/c/1": b"123", "a/3": b"x" * 1000, "d": b"4"}
         store._set_values_now(list(values.items()))

@@ -50,7 +50,7 @@ async def test_concurrent_partial_writes_of_one_chunk_all_survive(inner: tuple[i
 async def test_a_store_without_conditions_is_warned_of_once() -> None:
     array, store, writer = await sample((4, 4), (4, 4))
     store.supports = replace(store.supports, conditional_writes=False)
-    with pytest.warns(UnsafeWriteWarning, match=r"may lose updates") as caught:
+    with pytest.warns(UnsafeWriteWarning, match=r"updates are lost") as caught:
         for row in range(4):
             await writer.write(array.write(1, row), settings=SETTINGS)
     assert len(caught) == 1

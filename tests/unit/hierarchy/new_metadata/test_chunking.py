@@ -99,7 +99,7 @@ def test_lengths_that_are_not_integers_are_a_type_error(chunks: object) -> None:
 
 
 def test_a_shard_that_is_not_a_multiple_of_its_chunk_is_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple"):
+    with pytest.raises(ValueError, match="not a multiple"):
         resolve_chunks((20, 30), (4, 4), (8, 10), 8)
 
 
@@ -124,8 +124,8 @@ def test_listed_lengths_make_a_rectilinear_grid(
 @pytest.mark.parametrize(
     ("chunks", "shards", "match"),
     [
-        ([[2, 3], 7], None, "reach to 5"),
-        ([[], 7], None, "reach to 0"),
+        ([[2, 3], 7], None, "end at 5"),
+        ([[], 7], None, "end at 0"),
         ([[0, 10], 7], None, "at least 1"),
         ([[(10, 0)], 7], None, "at least 1"),
         ([[10]], None, "dimensions"),
@@ -139,5 +139,5 @@ def test_listed_lengths_that_do_not_fit_are_refused(chunks: Any, shards: Any, ma
 
 
 def test_listed_lengths_in_other_formats_are_an_error() -> None:
-    with pytest.raises(TypeError, match="only Zarr format 3"):
+    with pytest.raises(TypeError, match="only format 3 supports"):
         resolve_chunks((10,), [[4, 6]], None, 4)

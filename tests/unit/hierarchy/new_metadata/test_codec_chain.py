@@ -86,13 +86,13 @@ async def test_inner_codecs_of_shards_are_as_short() -> None:
     ("codecs", "error", "text"),
     [
         (["zsdt"], aiozarr.UnsupportedMetadataError, "unknown codec 'zsdt'; did you mean 'zstd'?"),
-        (3, TypeError, r"codecs is a list of codecs, such as codecs=\['zstd'\], not 3"),
-        ([{"level": 3}], TypeError, "a codec has a name, which {'level': 3} lacks"),
+        (3, TypeError, r"codecs must be a list of codecs, such as codecs=\['zstd'\], not 3"),
+        ([{"level": 3}], TypeError, "a codec needs a name, unlike {'level': 3}"),
         ([3], TypeError, "a codec is a name, a mapping, a Codec or a codec of numcodecs, not int"),
         (
             [{"name": "zstd", "level": 3, "configuration": {"level": 3}}],
             ValueError,
-            "the parameter 'level' of 'zstd' goes into its configuration",
+            "the parameter 'level' of 'zstd' belongs in its configuration",
         ),
     ],
 )

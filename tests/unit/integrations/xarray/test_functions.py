@@ -69,7 +69,7 @@ async def test_the_first_missing_one_of_many_is_the_error(tmp_path: Path) -> Non
 
 
 async def test_wrong_keywords_are_refused(stored: Path) -> None:
-    with pytest.raises(ValueError, match="combine is"):
+    with pytest.raises(ValueError, match="combine must be"):
         await open_many([stored], combine="all")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="combine_options"):
         await open_many([stored], combine=None, combine_options={"join": "outer"})

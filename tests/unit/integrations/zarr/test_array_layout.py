@@ -67,5 +67,5 @@ def test_settings_have_no_limits_unless_they_are_configured() -> None:
     assert settings_of({"missing_status": [404, 403]}).missing_status == (404, 403)
     with pytest.raises(TypeError, match="did you mean 'max_requests'"):
         settings_of({"max_request": 3})
-    with pytest.raises(TypeError, match="is not 5"):
+    with pytest.raises(TypeError, match="must be a mapping of settings, not 5"):
         settings_of(5)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_equality_text_and_pickles(tmp_path: Path) -> None:
 
 
 async def test_wrong_arguments_are_type_errors() -> None:
-    with pytest.raises(TypeError, match="a store of aiozarr"):
+    with pytest.raises(TypeError, match="an aiozarr store"):
         Store("memory://a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a Buffer"):
         await Store(stores.MemoryStore()).set("a", b"bytes")  # type: ignore[arg-type]
