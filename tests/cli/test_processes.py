@@ -383,3 +383,10 @@ def test_a_deleted_working_directory_hinders_no_command_with_absolute_paths(samp
         assert done.returncode == code, done.stderr
         assert error in done.stderr
     assert not target.exists()
+
+
+def test_without_arguments_the_help_is_printed_as_it_is() -> None:
+    done = subprocess.run([sys.executable, "-m", "aiozarr"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "\nCopy:\n  cp " in done.stderr
+    assert "\\n" not in done.stderr

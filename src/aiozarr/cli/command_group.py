@@ -136,6 +136,8 @@ class CommandGroup(click.Group):
 
 def _tidy(error: click.ClickException) -> None:
     """Escape control characters in an error of the command line, and keep only the nearest of its suggestions."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return  # its message is the help
     vars(error)["message"] = printable(error.message)
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         from difflib import get_close_matches

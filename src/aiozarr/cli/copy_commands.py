@@ -234,22 +234,26 @@ async def _copy_object(
 
 
 def _print_report(report: CopyReport, src: str, dst: str, out: Output) -> None:
+    from aiozarr.transfer.report import format_failures
+
     print_planned(report.planned, out)
     if out.as_json:
         record = {name: getattr(report, name) for name in REPORT_NAMES}
         record["failed"] = [{"key": key, "error": str(error)} for key, error in report.failed]
         out.record({"type": "report", "source": src, "destination": dst, **record}, "")
     if out.quiet:
-        for key, error in report.failed:
-            out.complain(f"{key}: {error}")
+        for line in format_failures(report.failed):
+            out.complain(line.strip())
     if report.skipped and not (report.objects or report.deleted or report.failed):
         out.say(f"{dst} already has all {report.skipped:,} objects")
-    elif report.objects != 1 or report.metadata_documents or report.dry_run or report.failed or report.changed:
+    elif report.objects != 1 or any([getattr(report, name) for name in MORE_THAN_AN_OBJECT]):
         out.say(*str(report).split("\n"))
     else:
         out.say(f"{src} -> {dst}: {readable_bytes(report.bytes)}")
 
 
+# If a copy of one object has any of these, its report says more than its size.
+MORE_THAN_AN_OBJECT = ("metadata_documents", "dry_run", "failed", "changed", "skipped", "deleted", "missing_chunks")
 REPORT_NAMES = (
     *("objects", "bytes", "metadata_documents", "failed", "changed", "folder_markers", "skipped", "deleted"),
     *("missing_chunks", "server_side", "dry_run", "seconds", "requests"),

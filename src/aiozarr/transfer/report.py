@@ -62,9 +62,11 @@ class CopyReport:
             format_count(self.objects, "object"),
             format_count(self.metadata_documents, "metadata document"),
         )
-        cost = format_cost(self.bytes, self.seconds, self.requests)
-        head = f"{objects} ({documents}), {cost}"
-        lines = [f"not written (dry run): {head}" if self.dry_run else head]
+        head = f"{objects} ({documents}), "
+        if self.dry_run:
+            lines = [f"not written (dry run): {head}{readable_bytes(self.bytes)}"]
+        else:
+            lines = [head + format_cost(self.bytes, self.seconds, self.requests)]
         for count, what in (
             (self.skipped, "already at the destination"),
             (self.server_side, "copied by the server itself"),
