@@ -16,7 +16,7 @@ import aiozarr
 import aiozarr.sync
 from tests.support.peer_cases import examples
 
-# zarr-python warns that consolidated metadata are no part of the specification, and of what it finds among nodes.
+# zarr-python warns that consolidated metadata is no part of the specification, and of what it finds among nodes.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 Tree: TypeAlias = "dict[str, Tree | None]"

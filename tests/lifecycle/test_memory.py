@@ -1,4 +1,4 @@
-"""What an operation that has failed leaves in memory, once its error is forgotten."""
+"""What an operation leaves in memory once its result, or its error, is forgotten."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,46 @@ from aiozarr.testing.fakes import FakeStore
 from tests.support.servers import http_replies as spoil
 from tests.support.servers.http_replies import Reply, Spoil
 from tests.support.servers.http_server import FaultServer
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+BIG = 1 << 19  # chunks of this size are neither read in the caller's thread nor in one batch
+
+
+@pytest.mark.parametrize("where", ["local", "memory", "http"])
+@pytest.mark.parametrize("shards", [None, (4, BIG)])
+@pytest.mark.parametrize(
+    "selection", [np.s_[0], np.s_[0, ::64], np.s_[:], np.s_[1:3, 5:-5]], ids=["chunk", "part", "all", "cut"]
+)
+async def test_a_read_leaves_nothing_to_the_garbage_collector(
+    tmp_path: Path, where: str, shards: tuple[int, int] | None, selection: Any
+) -> None:
+    store: Any = MemoryStore() if where == "memory" else tmp_path / "a.zarr"
+    made = await aiozarr.create_array(
+        store, data=np.ones((4, BIG), "u1"), chunks=(1, BIG), shards=shards, codecs=["gzip"]
+    )
+    files = files_below(tmp_path)
+    with FaultServer(files) as server:
+        array = await aiozarr.open_array(f"{server.url}/a.zarr") if where == "http" else made
+        await array[selection]  # what the first read learns is kept
+        gc.collect()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await array[selection]
+            sync.open_array(store)[selection] if where == "local" else None
+            await asyncio.sleep(0.01)
+            gc.collect()
+            left = [kept for kept in gc.garbage if isinstance(kept, np.ndarray | bytes | bytearray | memoryview)]
+            left += [kept for kept in gc.garbage if type(kept).__module__.startswith("aiozarr.engine")]
+            assert left == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
 
 
 class Broken(FakeStore):

@@ -51,7 +51,7 @@ class ConversionPlan(ConversionWork):
     async def finish(self) -> None:
         """Store the documents of the result after its last task, and erase journal and intermediate arrays.
 
-        Consolidated metadata are written too, if the source has them. The call may be repeated after an error.
+        Consolidated metadata is written too, if the source has them. The call may be repeated after an error.
 
         Raises:
             CopyError: some tasks have not run (the message says how many), or the conversion was not prepared or is

@@ -299,6 +299,10 @@ class BlockingRead(ObjectRequest):
         if self._shared is None or not self._is_delivered(self._shared):
             self.release()
 
+    def release(self) -> None:
+        super().release()
+        self._shared = self._whole = None  # no cycle, which would keep the bytes until the garbage collector runs
+
     def _is_delivered(self, chunk: ChunkSet) -> bool:
         """Have the chunk decoded for those that have joined, or requested by them if its object was not read.
 

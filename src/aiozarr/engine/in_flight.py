@@ -462,7 +462,7 @@ class ChunkDelivery(ResponseHandler):
             return
         works = self._begin_decoding()
         if not works:
-            request.release()
+            self._release(request)
         for work in works:
             request.pool.submit(work, request.fairness_key)
 

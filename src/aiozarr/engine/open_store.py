@@ -154,10 +154,12 @@ def _advice(target: object) -> str:
     if isinstance(target, dict):
         return "; aiozarr.stores.MemoryStore() is a store in memory"
     package = type(target).__module__.partition(".")[0]
+    if package == "aiozarr" and hasattr(target, "url"):
+        return "; pass its `url`, or its `store` and `path`"
     if package == "fsspec" or hasattr(target, "get_mapper"):
-        return "; aiozarr.stores.FsspecStore takes mappers and file systems of fsspec"
+        return "; aiozarr.stores.FsspecStore takes fsspec mappers and file systems"
     if package == "icechunk":
-        return "; aiozarr.integrations.icechunk.from_session takes a session, and its store is a target"
+        return "; aiozarr.integrations.icechunk.from_session takes a session and returns a store"
     return ""
 
 

@@ -148,7 +148,7 @@ class RunLengthAxis:
         return hash((self.extent, self.chunks, len(self._lengths)))
 
     def __repr__(self) -> str:
-        return f"RunsAxis({self.chunks} chunks in {len(self._lengths)} runs over {self.extent})"
+        return f"RunLengthAxis({self.chunks} chunks in {len(self._lengths)} runs over {self.extent})"
 
     # --- helpers -------------------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ class GroupAxis(NamedTuple):
 NOTHING = Strided(0, 1, 0)
 """No index at all."""
 
-_ONLY_BASIC = "only integers and slices stand in plain brackets; `oindex` and `vindex` take index arrays and masks"
+_ONLY_BASIC = "use `oindex` or `vindex` for index arrays and masks"
 
 
 class IndexTransform(NamedTuple):

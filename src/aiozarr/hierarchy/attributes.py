@@ -18,7 +18,7 @@ MAX_DEPTH = 200
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise TypeError(
-        f"attributes are read-only here; change the stored attributes with `await node.update_attributes({...})` "
+        "attributes are read-only here; change the stored attributes with `await node.update_attributes({...})` "
         "(without await in aiozarr.sync), or use `attrs.copy()` for a plain dict"
     )
 

@@ -72,7 +72,7 @@ async def consolidate_metadata(
 
     Later changes through aiozarr anywhere in the tree, also through targets further down, update the consolidated
     metadata too. Other programs may not update them; in this case consolidate again. Groups below that have no document
-    get one, because readers of consolidated metadata need all groups above a node. Invalid consolidated metadata are
+    get one, because readers of consolidated metadata need all groups above a node. Invalid consolidated metadata is
     replaced.
 
     Args:
@@ -100,7 +100,7 @@ async def consolidate_metadata(
             options = HandleOptions(access.settings, "r+", owns_store, seen_changes=seen_changes)
             return make_group(access.store, access.path, metadata, options)
 
-        # Damaged consolidated metadata are replaced.
+        # Damaged consolidated metadata is replaced.
         access = access._replace(use_consolidated=False)
         # Made before anything is stored: it checks that there is a group.
         found, other = await search_node(access, zarr_format)

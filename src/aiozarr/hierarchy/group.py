@@ -59,7 +59,7 @@ class Group(Node[GroupMetadata]):
     def __init__(self, store: Store, path: str, metadata: GroupMetadata, options: HandleOptions) -> None:
         super().__init__(store, path, metadata, options)
         self._seen_changes = options.seen_changes
-        # The number of changes of all stores when the consolidated metadata were last known to be current.
+        # The number of changes of all stores when the consolidated metadata was last known to be current.
         self._current_at: tuple[ChangeTracker, int] | None = None
 
     # Hidden from type checkers, because the operations of a mapping need I/O here.
@@ -402,7 +402,7 @@ class Group(Node[GroupMetadata]):
     def _find_consolidated(self, path: str) -> NodeMetadata | None:
         """Return the metadata of a node as `_find` does, in any thread, or None if `_find` has to be called.
 
-        The consolidated metadata are current if this process has changed nothing since they last were.
+        The consolidated metadata is current if this process has changed nothing since they last were.
         """
         consolidated, seen = self._metadata.consolidated, self._current_at
         if consolidated is None or seen is None or seen[0].last != seen[1] or path == self._path:

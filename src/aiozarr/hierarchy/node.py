@@ -40,7 +40,7 @@ class HandleOptions(NamedTuple):
         owns_store: whether closing the handle closes the store.
         checks_document: whether the stored document of an array is compared with its metadata before the first write.
         seen_changes: the number of changes of the store by this process when the metadata of a group were read
-            (`ChangeTracker.count`). None: unknown, so consolidated metadata are read again before they are used.
+            (`ChangeTracker.count`). None: unknown, so consolidated metadata is read again before they are used.
     """
 
     settings: Settings

@@ -171,7 +171,7 @@ async def validate_tree(access: NodeAccess, report: ValidateReport) -> AsyncGene
                         yield finding
     if consolidated is not None:
         for name in sorted(consolidated.nodes.keys() - formats.keys()):
-            message = "consolidated metadata have this node, and it is not stored"
+            message = "consolidated metadata has this node, and it is not stored"
             for finding in counted(iter([_finding("consolidated", name, message)])):
                 yield finding
 

@@ -46,7 +46,7 @@ class FormatRules:
 
     @property
     def consolidated_in_own_document(self) -> bool:
-        """True if consolidated metadata have their own document, so that a group can be stored without them."""
+        """True if consolidated metadata has their own document, so that a group can be stored without them."""
         return self.consolidated_key is not None and self.consolidated_member is None
 
     @fork_safe_cached_property

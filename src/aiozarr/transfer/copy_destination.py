@@ -334,7 +334,7 @@ class CopyDestination:
         """Remove documents by which new chunks would be misread, so that an interrupted copy does not look complete.
 
         Chunks of such arrays are removed, too, because local files may have the names of new directories. They stay if
-        the journal may name some of them as copied.
+        the journal may name some of them as copied, or if the copy keeps those that are equal to the source's.
         """
         # Also for a resumed copy, because the interrupted one may have stored no more than the header.
         if not self.journal.is_kept or not (self.rules.may_replace or self.rules.resume):
@@ -378,7 +378,7 @@ class CopyDestination:
                     self.replaced.add_former_array(node_of(key))
             await self._forget_consolidated(changes)
             self.counters.add_deleted([key for key, change in changes.items() if change.is_removed])
-        if self.journal.has_records:
+        if self.journal.has_records or self.rules.compares:
             return
         for key, change in changes.items():
             is_erasable = not (change.is_removed or self.rules.keys or documents[key])

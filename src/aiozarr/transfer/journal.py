@@ -122,7 +122,7 @@ class CopyJournal(Journal):
         await self._store_header()
 
     async def record_invalidated(self, groups: list[tuple[int, int]]) -> None:
-        """Record groups whose consolidated metadata are about to be invalidated, in the header that is stored."""
+        """Record groups whose consolidated metadata is about to be invalidated, in the header that is stored."""
         if self.is_kept and groups != self.invalidated:
             self.invalidated = groups
             await self._store_header()

@@ -33,7 +33,7 @@ from aiozarr.stores import Store
 from aiozarr.transfer.copy_rules import stores_above
 
 MAX_ANCESTORS = 16
-"""Groups above a group whose consolidated metadata are read."""
+"""Groups above a group whose consolidated metadata is read."""
 
 
 @dataclass

@@ -54,7 +54,7 @@ def test_a_member_of_a_consolidated_group_is_opened_in_the_calling_thread(monkey
     aiozarr.sync.create_group(store).create_array("a", shape=(3,), dtype="i4")
     aiozarr.sync.consolidate_metadata(store)
     group = aiozarr.sync.open_group(store)
-    assert "a" in group  # the consolidated metadata are known to be current from here on
+    assert "a" in group  # the consolidated metadata is known to be current from here on
     calls: list[object] = []
     with monkeypatch.context() as patched:
         patched.setattr("aiozarr.sync.wait.run_blocking", lambda *args, **_: calls.append(args))

@@ -46,6 +46,51 @@ async def test_chunks_that_a_source_without_listing_lacks_are_removed() -> None:
     assert sorted(await destination.memory.list()) == ["c/0", "c/1", "c/3", "zarr.json"]
 
 
+MIRRORS: list[dict[str, Any]] = [
+    {"delete": True},
+    {"overwrite": True, "skip_equal": True},
+    {"overwrite": True, "size_only": True},
+    {"delete": True, "on_error": "continue", "resume": True},
+]
+
+
+@pytest.mark.parametrize("how", MIRRORS)
+@pytest.mark.parametrize("where", ["local", "memory"])
+@pytest.mark.parametrize(
+    "change",
+    [{"codecs": [{"name": "zstd", "level": 5}]}, {"dtype": "u4"}, {"attributes": {"a": 1}}, None],
+    ids=["codec", "type", "attributes", "damaged"],
+)
+async def test_chunks_that_are_equal_stay_where_their_document_changes(
+    tmp_path: Path, where: str, how: dict[str, Any], change: dict[str, Any] | None
+) -> None:
+    source, destination = (tmp_path / name if where == "local" else f"memory://{tmp_path.name}-{name}" for name in "ab")
+    keywords: dict[str, Any] = {"shape": 8, "dtype": "i4", "chunks": 4, "codecs": [{"name": "zstd", "level": 1}]}
+    before = await aiozarr.create_array(source, "x", **keywords)
+    await before[...].write(range(1, 9))
+    await aiozarr.copy(source, destination)
+    if change is None:
+        await aiozarr.stores.from_url(str(destination)).set("x/zarr.json", b"{")
+    else:
+        chunks = {key: bytes(await before.store.get(key) or b"") for key in ("x/c/0", "x/c/1")}
+        await aiozarr.create_array(source, "x", overwrite=True, **{**keywords, **change})
+        for key, data in chunks.items():
+            await before.store.set(key, data)
+    report = await aiozarr.copy(source, destination, **how)
+    assert (report.objects, report.deleted, report.failed) == (1, 0, ())
+    assert (await (await aiozarr.open_array(destination, "x"))[...]).tolist() == list(range(1, 9))
+
+
+@pytest.mark.parametrize("how", MIRRORS)
+async def test_a_mirror_of_a_new_layout_replaces_directories_by_files(tmp_path: Path, how: dict[str, Any]) -> None:
+    for name, ndim in (("a", 1), ("b", 2)):
+        await aiozarr.create_array(tmp_path / name, "x", data=np.ones((4,) * ndim, "i4"), chunks=(2,) * ndim)
+    report = await aiozarr.copy(tmp_path / "a", tmp_path / "b", **how)
+    assert report.failed == ()
+    assert (await (await aiozarr.open_array(tmp_path / "b", "x"))[...]).tolist() == [1] * 4
+    assert sorted(path.name for path in (tmp_path / "b/x/c").rglob("*")) == ["0", "1"]
+
+
 async def failing(store: MemoryStore, key: str) -> FakeStore:
     """A copy of a store whose object `key` cannot be read."""
     stored = {each: bytes(await store.get(each) or b"") for each in await store.list()}
