@@ -385,7 +385,7 @@ async def test_impossible_places_are_refused(tmp_path: Path) -> None:
         await aiozarr.convert(tmp_path / "none", tmp_path / "b")
     with pytest.raises(ValueError, match="does not support groups"):
         await aiozarr.convert(await tree(), tmp_path / "b", zarr_format=1)
-    with pytest.raises(ValueError, match="region selects from a single array, and the source is a group; use select"):
+    with pytest.raises(ValueError, match="region selects from a single array, but the source is a group; use select"):
         await aiozarr.convert(await tree(), tmp_path / "b", region=np.s_[:2])
 
 

@@ -155,7 +155,7 @@ def test_listed_lengths_of_chunks_stay_and_do_not_go_with_a_region() -> None:
     assert result(source).chunk_grid == source.metadata.chunk_grid
     with pytest.raises(ValueError, match="different lengths"):
         result_metadata(source, (3, 3), ConversionOptions())
-    with pytest.raises(TypeError, match="only Zarr format 3"):
+    with pytest.raises(TypeError, match="only format 3 supports"):
         result(source, zarr_format=2)
 
 

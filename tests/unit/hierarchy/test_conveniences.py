@@ -79,7 +79,7 @@ class TestModeA:
             await aiozarr.open_array(store, "a", mode="a")
         with pytest.raises(ValueError, match="use open_array or open_group"):
             await aiozarr.open(store, "a", mode="a")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="'shape' describes a new array: it goes with mode='a'"):
+        with pytest.raises(TypeError, match="'shape' describes a new array; use it with mode='a'"):
             await aiozarr.open_array(store, "a", shape=3)
         with pytest.raises(TypeError, match="'attributes' describes a new group"):
             await aiozarr.open_group(store, "a", attributes={})

@@ -74,7 +74,7 @@ async def test_an_unknown_field_is_a_selection_error_with_the_known_ones() -> No
         array["c"]
     with pytest.raises(aiozarr.SelectionError, match="int32, without fields"):
         array["a"]["a"]
-    with pytest.raises(aiozarr.SelectionError, match="twice"):
+    with pytest.raises(aiozarr.SelectionError, match="duplicate field"):
         array[["a", "a"]]
     with pytest.raises(aiozarr.SelectionError, match="in one list"):
         array["a", ["b"]]

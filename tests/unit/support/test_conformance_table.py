@@ -28,7 +28,7 @@ def test_a_cell_counts_passed_tests() -> None:
 
 
 def test_a_cell_shows_the_total_if_tests_were_skipped_and_a_table_has_the_reasons() -> None:
-    matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A cannot be pickled")
+    matrix = cases("A", "lifecycle", {"passed": 2, "skipped": 1}, "A does not pickle")
     assert row(matrix)[-1] == "2 of 3"
     assert "| pickle: 1 | A on moto |" in matrix.part()
 

@@ -48,7 +48,7 @@ class Lifecycle(Base):
     @conforms()
     async def test_a_pickled_store_is_the_same_store(self, store: Store) -> None:
         if not self.pickles:
-            pytest.skip(f"{type(store).__name__} cannot be pickled")
+            pytest.skip(f"{type(store).__name__} does not pickle")
         await self.put(store, "a/b", b"1")
         clone = pickle.loads(pickle.dumps(store))
         try:

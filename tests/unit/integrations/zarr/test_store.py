@@ -124,7 +124,7 @@ def test_equality_text_and_pickles(tmp_path: Path) -> None:
 async def test_wrong_arguments_are_type_errors() -> None:
     with pytest.raises(TypeError, match="an aiozarr store"):
         Store("memory://a")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a Buffer"):
+    with pytest.raises(TypeError, match="a zarr-python Buffer"):
         await Store(stores.MemoryStore()).set("a", b"bytes")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Unexpected byte_range"):
         range_of((1, 2))  # type: ignore[arg-type]
