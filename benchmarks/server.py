@@ -32,11 +32,12 @@ http {{
   server {{
     listen 127.0.0.1:{port}; root {folder};
     location = {status} {{ stub_status; }}
-    location / {{ {wait} dav_methods PUT DELETE; create_full_put_path on; {version} }}
+    location / {{ {wait} dav_methods PUT DELETE; create_full_put_path on; {version} error_page 404 @missing; }}
+    location @missing {{ default_type application/xml; return 404 "<Error><Code>NoSuchKey</Code></Error>"; }}
   }}
 }}
 """
-# Clients of S3 want a version of what they have put.
+# Clients of S3 need the version of an object that they have put. A 404 with a web page would come from a proxy.
 VERSION = """header_filter_by_lua_block {
   if ngx.req.get_method() == "PUT" then ngx.header["ETag"] = string.format('"%x"', ngx.now() * 1000) end
 }"""

@@ -214,6 +214,7 @@ NUMBERS: Mapping[str, Callable[[Figures], str]] = {
     "worst ratio": lambda figures: f"{max(ratio_of(figures['reads']['scenarios'][name]) for name in READS):.2f}",
     "lag": lambda figures: lag(figures, "aiozarr"),
     "lag of zarr-python": lambda figures: lag(figures, "zarr-python"),
+    "rechunk size": lambda figures: figures["rechunk"]["size"].replace("GiB", " GiB"),
     "rechunk peak": lambda figures: peak_of(figures, "aiozarr"),
     "rechunk peak of dask": lambda figures: peak_of(figures, "dask"),
     "enabled small": lambda figures: enabled_factor(figures, "small"),

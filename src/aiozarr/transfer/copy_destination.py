@@ -513,8 +513,8 @@ class CopyDestination:
             # The objects that were copied are equal, so the next copy does not transfer them again.
             with suppress(StoreError):
                 async with aclosing(self.destination.scan()) as entries:
-                    async for entry in entries:
-                        self.record.add_final(entry)
+                    async for listed in entries:
+                        self.record.add_final(listed)
         documents = [] if self.rules.delete else self.copied_documents  # else they were stored before the last listing
         for entry in await map_concurrently(self.destination.stat, documents):
             if entry is not None:
