@@ -18,7 +18,7 @@ from benchmarks.table import markdown
 
 REPOSITORY = Path(__file__).parents[1]
 FIGURES = REPOSITORY / "docs" / "figures.json"
-PAGES = [REPOSITORY / name for name in ("README.md", "docs/index.md", "docs/performance.md")]
+PAGES = [REPOSITORY / name for name in ("README.md", "docs/performance.md")]
 
 READS = {
     "medium": "HTTP, chunks of 1 MiB",
@@ -82,7 +82,7 @@ def worst_of(figures: Figures, names: Sequence[str]) -> str:
 
 
 def headline(figures: Figures) -> str:
-    """Return the table of README and home: four reads, the worst read, the worst write and a 99th percentile."""
+    """Return the table of README, which home includes: some reads, the worst read and write, a percentile."""
     scenarios = figures["reads"]["scenarios"]
     read, write = worst_of(figures, list(READS)), worst_of(figures, list(WRITES))
     rows = [[f"read, {READS[name]}", *cells(scenarios[name])] for name in HEADLINES if name != read]

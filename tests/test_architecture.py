@@ -82,7 +82,7 @@ BUDGET = {
     "cli": 2140,
     "grid": 2315,
     "integrations": 1515,
-    "conversion": 1770,
+    "conversion": 1780,
     "http1": 1810,
     "testing": 1170,
     "root": 1015,

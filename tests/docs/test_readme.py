@@ -33,4 +33,5 @@ def test_the_shell_commands_of_the_readme_work(tmp_path: Path, monkeypatch: pyte
 
 def test_the_readme_is_short() -> None:
     text = re.sub(r"<!--.*?-->", "", README.read_text("utf-8"))
-    assert len(text.split()) <= 650
+    words = [word for word in text.split() if re.search(r"\w", word)]  # not the bars of tables
+    assert len(words) <= 650

@@ -85,12 +85,13 @@ async def convert(
         region: slices of the source, as in `source[region]`: only these elements are converted. For a single array
             only.
         select: the part of each dimension to convert, by the name of the dimension, such as `{"time":
-            "2020-06..2020-08", "lat": "60..45", "x": slice(0, 24)}`. Integers and slices are indexes. A string has the
-            form of the option `--select`: `"0:24"` is a slice of indexes, `"45..60"` is a range of coordinates with
-            both bounds included. A single index or coordinate keeps the dimension, with length 1. Every array that has
-            the dimension is cut, coordinates included. The coordinates of a dimension are the values of the
-            one-dimensional array of its name, in the same group or a group above. If the source is a single array, the
-            number of a dimension also works as its name: `{"0": slice(0, 24)}`.
+            "2020-06..2020-08", "lat": slice(60.0, 45.0), "x": slice(0, 24)}`. Integers are indexes; other numbers,
+            times and texts are coordinates, and their slices include both bounds. A string alone has the form of the
+            option `--select`: `"0:24"` is a slice of indexes, `"45..60"` is a range of coordinates. A single index or
+            coordinate keeps the dimension, with length 1. Every array that has the dimension is cut, coordinates
+            included. The coordinates of a dimension are the values of the one-dimensional array of its name, in the
+            same group or a group above. If the source is a single array, the number of a dimension also works as its
+            name: `{"0": slice(0, 24)}`.
         executor: where tasks run: any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` or
             `distributed.Client.get_executor()`. None: in this process. Other processes must reach both stores.
         max_memory: the most bytes of chunks and values that one process holds in memory. None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
+from numbers import Real
 from operator import index
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from aiozarr.common.formatting import argument, did_you_mean
 from aiozarr.conversion.dimension_selection import (
@@ -24,8 +28,8 @@ from aiozarr.stores import Store
 from aiozarr.transfer.copy import child_store
 from aiozarr.transfer.node_tree import load_array_above
 
-NamedSelection: TypeAlias = Mapping[str, int | slice | str]
-"""The part of each dimension: an index, a slice of indexes, or a text in the form of the option `--select`."""
+NamedSelection: TypeAlias = Mapping[str, Any]
+"""The part of each dimension: an index, a coordinate, a slice of either, or a text in the form of `--select`."""
 
 Nodes: TypeAlias = Mapping[str, Array | Group]
 """A node and all nodes below, by path relative to it; its own path is \"\"."""
@@ -35,7 +39,7 @@ def parse_selection(selection: Any) -> dict[str, Any]:
     """Return the parts of a selection by the name of the dimension, with texts parsed by `parse_part`.
 
     Raises:
-        TypeError: it is not a mapping of names to integers, slices of integers, and texts.
+        TypeError: it is not a mapping of names to indexes, coordinates, slices of them, and texts.
         ValueError: a text is not a selection.
     """
     if not isinstance(selection, Mapping):
@@ -51,20 +55,27 @@ def parse_selection(selection: Any) -> dict[str, Any]:
             except ValueError as error:
                 raise ValueError(f"select[{name!r}]: {error}") from None
         else:
-            parts[name] = _check_indexes(part, name)
+            parts[name] = _checked_part(part, name)
     return parts
 
 
-def _check_indexes(part: Any, name: str) -> int | slice:
-    """Return a part that consists of indexes, because coordinates are always given as text."""
-    is_slice = isinstance(part, slice)
-    if part is not None and not isinstance(part, bool) and is_index(part):
-        return part if is_slice else index(part)
-    kind = "a slice of coordinates" if is_slice else type(part).__name__
-    text = text_of(part, "..") if is_slice else str(part)
-    is_scalar = is_slice or not (part is None or part is Ellipsis or isinstance(part, bool | list | tuple | dict | set))
-    hint = f"; write coordinates as text: {text!r}" if is_scalar else ""
-    raise TypeError(f"select[{name!r}] is {kind}; expected an integer or a slice of integers, which are indexes{hint}")
+def _checked_part(part: Any, name: str) -> Any:
+    """Return a part whose bounds are integers, which are indexes, or other values, which are coordinates."""
+    bounds = (part.start, part.stop) if isinstance(part, slice) else (part,)
+    if part is None or any([bound is not None and not _is_bound(bound) for bound in bounds]):
+        wrong = next((bound for bound in bounds if bound is not None and not _is_bound(bound)), part)
+        raise TypeError(
+            f"select[{name!r}] is {type(wrong).__name__}; expected integers, which are indexes, or numbers, times and "
+            "text, which are coordinates, or a slice of them"
+        )
+    if is_index(part):
+        return part if isinstance(part, slice) else index(part)
+    texts = [str(bound) if isinstance(bound, date | np.datetime64) else bound for bound in bounds]
+    return slice(texts[0], texts[1], part.step) if isinstance(part, slice) else texts[0]
+
+
+def _is_bound(value: Any) -> bool:
+    return isinstance(value, Real | np.number | str | date | np.datetime64) and not isinstance(value, bool | np.bool_)
 
 
 async def select_bounds(nodes: Nodes, selection: NamedSelection) -> dict[str, Bounds]:
