@@ -180,10 +180,10 @@ class TensorView:
         """Return the view of integers, slices, `...`, None (a new dimension), index arrays and masks, without I/O.
 
         `view[3:8:2]` has a domain that begins at 1 and a stride of 2. Index arrays broadcast against each other. Their
-        dimensions take the place of the first, or come first if a slice is between them.
+        dimensions replace the dimension of the first index array, or come first if a slice is between them.
 
         Raises:
-            SelectionError: an index is outside of the domain, or an item is no index; also an `IndexError`.
+            SelectionError: an index is outside the domain, or an item is not an index; also an `IndexError`.
         """
         return self._with(select(self._transform, selection))
 
