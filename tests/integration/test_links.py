@@ -142,7 +142,7 @@ def test_rm_refuses_the_working_and_the_home_directory_and_what_is_above(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(tree / "src.zarr")
     result = invoke("rm", "-r", "--dry-run", target.format(tree=tree))
-    assert (result.exit_code, "is the working directory, or above it" in result.stderr) == (2, True) or (
+    assert (result.exit_code, "is the working directory, or contains it" in result.stderr) == (2, True) or (
         target == "~" and "is the home directory" in result.stderr
     )
 
@@ -150,7 +150,7 @@ def test_rm_refuses_the_working_and_the_home_directory_and_what_is_above(
 def test_rm_and_a_mirror_refuse_what_has_no_node(tree: Path) -> None:
     other = tree / "other/photos"
     result = invoke("rm", "-r", other)
-    assert (result.exit_code, "no array and no group at or below" in result.stderr) == (3, True)
+    assert (result.exit_code, "no array or group at or below" in result.stderr) == (3, True)
     result = invoke("sync", "--delete", tree / "src.zarr", other)
     assert (result.exit_code, "no Zarr node" in result.stderr) == (1, True)
     with pytest.raises(aiozarr.CopyError, match="no Zarr node"):

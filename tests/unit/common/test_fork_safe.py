@@ -18,7 +18,7 @@ import contextlib, os, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks in processes with threads
 from fsspec.implementations.memory import MemoryFileSystem
 from aiozarr.stores import MemoryStore, ZipStore
-from aiozarr.stores.fsspec.file_system_calls import _path_locks
+from aiozarr.stores.fsspec.file_system_calls import _locks
 from aiozarr.stores.bucket.token_source import TokenSource
 from aiozarr.stores.local.atomic_write import _process_locks
 from aiozarr.stores.memory_store import _spaces
@@ -30,7 +30,7 @@ fs, memory, archive = MemoryFileSystem(), MemoryStore(), ZipStore("/no/such.zip"
 tokens = TokenSource("")
 found = FoundCredentials(S3Options(), "")
 locks = {
-    "fsspec": _path_locks.of(fs)[0], "fsspec's": _path_locks._guard, "gcs": tokens._guard, "local": _process_locks[5],
+    "fsspec": _locks.of(fs), "fsspec's": _locks._guard, "gcs": tokens._guard, "local": _process_locks[5],
     "memory": memory._space.lock, "memory's": _spaces._lock, "s3": found._guard,
     "archive": archive._archive.lock, "archives": open_archives._lock,
 }

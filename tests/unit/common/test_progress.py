@@ -1,4 +1,4 @@
-"""`progress=True` draws a bar with rich, and names the extra where rich is missing."""
+"""`progress=True` draws a bar with rich, and names the package where rich is missing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ async def test_reads_writes_and_copies_draw_a_bar(tmp_path: Path) -> None:
     assert blocking.view.read(progress=True).tolist() == list(range(8))
 
 
-async def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     array = await aiozarr.create_array(MemoryStore(), data=[1])
     monkeypatch.setattr("aiozarr.common.progress.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"draws its bar with the package rich: pip install rich"):
+    with pytest.raises(ImportError, match="progress=True needs the package rich: pip install rich"):
         await array[...].read(progress=True)
 
 
 async def test_progress_of_another_type_is_refused() -> None:
     array = await aiozarr.create_array(MemoryStore(), data=[1])
-    with pytest.raises(TypeError, match="progress is a function, True or None, not int"):
+    with pytest.raises(TypeError, match="progress must be a function, True or None, not int"):
         await array[...].read(progress=3)  # type: ignore[arg-type]

@@ -124,9 +124,7 @@ async def test_the_store_neither_lists_nor_writes(server: FaultServer) -> None:
         for listing in (store.list, lambda: store.list_dir(""), lambda: store.list_prefix("a/")):
             with pytest.raises(UnsupportedOperationError, match="consolidate the metadata"):
                 await listing()
-        with pytest.raises(
-            UnsupportedOperationError, match="open nodes by their paths, or consolidate the metadata of the group"
-        ):
+        with pytest.raises(UnsupportedOperationError, match="open nodes by their paths, or consolidate the metadata"):
             store.scan()
     assert not server.requests
 
