@@ -136,8 +136,20 @@ def test_the_snippets_of_a_page_run(
     monkeypatch.chdir(tmp_path)
     s3_server.reset()
     s3_server.create_bucket("weather")
-    with GcsServer("weather") as gcs_server:
-        run_page(page, {S3_ENDPOINT: s3_server.endpoint_url, GCS_ENDPOINT: gcs_server.url})
+    try:
+        with GcsServer("weather") as gcs_server:
+            run_page(page, {S3_ENDPOINT: s3_server.endpoint_url, GCS_ENDPOINT: gcs_server.url})
+    finally:
+        forget_zarr_python()
+
+
+def forget_zarr_python() -> None:
+    """Undo `enable()` and its counts, which hold for the process and so for later pages."""
+    if "zarr" in sys.modules:
+        sys.modules["zarr"].config.reset()
+    if (pipeline := sys.modules.get("aiozarr.integrations.zarr.chunk_pipeline")) is not None:
+        pipeline._counts.clear()
+        pipeline._fallbacks.clear()
 
 
 def run_page(page: Path, endpoints: dict[str, str], *, in_lane: bool = False) -> None:
