@@ -110,8 +110,8 @@ def all_rows(names: Mapping[str, str]) -> Callable[[Figures], str]:
                 f"{mine['cpu']:.2f} / {fastest['cpu']:.2f}",
                 f"{mine['lag_max'] * 1000:.0f} / {fastest['lag_max'] * 1000:.0f}",
             ]
-            rows.append([f"`{name}`", about, *cells(peers), *pairs])
-        headings = ["scenario", "array", *LIBRARIES, "ratio", "CPU s", "lag ms"]
+            rows.append([f"`{name}` {about}", *cells(peers, unit=""), *pairs])
+        headings = ["scenario", *[f"{library} s" for library in LIBRARIES], "ratio", "CPU s", "lag ms"]
         return markdown(headings, rows)
 
     return render
@@ -125,8 +125,8 @@ def service(figures: Figures) -> str:
             if isinstance(run, str):
                 continue
             milliseconds = [f"{run[name] * 1000:.0f}" for name in ("latency_p50", "latency_p99", "lag_max")]
-            rows.append([title, peer, f"{run['rate']:.0f}", *milliseconds, f"{run['cpu'] * 1000:.2f}"])
-    return markdown(["load", "library", "windows a second", "p50 ms", "p99 ms", "lag ms", "CPU ms a window"], rows)
+            rows.append([f"{title}: {peer}", f"{run['rate']:.0f}", *milliseconds, f"{run['cpu'] * 1000:.2f}"])
+    return markdown(["load: library", "windows a second", "p50 ms", "p99 ms", "lag ms", "CPU ms a window"], rows)
 
 
 def with_and_without(peers: Peers) -> tuple[float, float]:
@@ -142,8 +142,8 @@ def enabled(figures: Figures) -> str:
     rows = []
     for name, peers in figures["zarr-aiozarr"]["scenarios"].items():
         with_it, without = with_and_without(peers)
-        rows.append([f"`{name}`", READS[name], f"{without:.3f} s", f"{with_it:.3f} s", f"{with_it / without:.2f}"])
-    return markdown(["scenario", "array", "zarr-python", "with `enable()`", "ratio"], rows)
+        rows.append([f"`{name}` {READS[name]}", f"{without:.3f} s", f"{with_it:.3f} s", f"{with_it / without:.2f}"])
+    return markdown(["scenario", "zarr-python", "with `enable()`", "ratio"], rows)
 
 
 def imports(figures: Figures) -> str:
@@ -189,7 +189,7 @@ def lag(figures: Figures, library: str) -> str:
     """Return the worst lag of the loop in any read, in milliseconds."""
     scenarios = {name: figures["reads"]["scenarios"][name] for name in READS}
     lags = [best(peers, library, "lag_max") for peers in scenarios.values()]
-    return f"{max([value for value in lags if value is not None]) * 1000:.0f}"
+    return f"{max([value for value in lags if value is not None]) * 1000:,.0f}"
 
 
 def enabled_factor(figures: Figures, name: str) -> str:
