@@ -9,7 +9,7 @@ import sys
 import warnings
 from typing import NoReturn
 
-from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, Terminated
+from aiozarr.cli.exit_codes import BROKEN_PIPE, ERROR, HANGUP, Terminated
 from aiozarr.common.formatting import printable
 
 GARBAGE_THRESHOLD = 50_000
@@ -85,4 +85,7 @@ def _end(code: int) -> NoReturn:
                 sys.stderr.write(f"aiozarr: standard output could not be written: {error.strerror}\n")
     if (archives := sys.modules.get("aiozarr.stores.zip.archive")) is not None:
         archives.discard_unfinished()
+    if code == HANGUP:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGHUP)
     os._exit(code)
