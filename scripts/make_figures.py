@@ -1,7 +1,7 @@
 """Put the figures of docs/figures.json on the pages that show them; `--check` only checks that they are up to date.
 
 `make bench` writes the file. A page marks a table with `<!-- figures: NAME -->` above and `<!-- end of figures -->`
-below, and a number with `<!-- figure: NAME -->12<!-- / -->`.
+below, and a number with `<!--=NAME-->12<!--/-->`.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def headline(figures: Figures) -> str:
     """Return the table of README, which home includes: some reads, the worst read and write, a percentile."""
     scenarios = figures["reads"]["scenarios"]
     read, write = worst_of(figures, list(READS)), worst_of(figures, list(WRITES))
-    rows = [[f"read, {READS[name]}", *cells(scenarios[name])] for name in HEADLINES if name != read]
-    rows.append([f"read, {READS[read]} (the worst read)", *cells(scenarios[read])])
-    rows.append([f"write, {WRITES[write]} (the worst write)", *cells(scenarios[write])])
+    rows = [[f"read, {READS[name]}", *cells(scenarios[name], unit="")] for name in HEADLINES if name != read]
+    rows.append([f"read, {READS[read]} (the worst read)", *cells(scenarios[read], unit="")])
+    rows.append([f"write, {WRITES[write]} (the worst write)", *cells(scenarios[write], unit="")])
     load = figures["service"]["loads"][CACHED_LOAD]
-    rows.append(["99th percentile of 64 readers with a cache", *cells(load, "latency_p99", 1000, " ms", 0)])
-    return markdown(["512 MiB, zstd", *LIBRARIES, "ratio"], rows)
+    rows.append(["99th percentile of 64 readers with a cache", *cells(load, "latency_p99", unit="")])
+    return markdown(["seconds; 512 MiB, zstd", *LIBRARIES, "ratio"], rows).replace(" |", "|").replace("| ", "|")
 
 
 def all_rows(names: Mapping[str, str]) -> Callable[[Figures], str]:
@@ -208,21 +208,21 @@ NUMBERS: Mapping[str, Callable[[Figures], str]] = {
     "date": lambda figures: day(figures, "reads"),
     "cores": lambda figures: str(figures["reads"]["run"]["cores"]),
     "python": lambda figures: ".".join(figures["reads"]["run"]["python"].split(".")[:2]),
-    "tile requests": lambda figures: tile_requests(figures, "aiozarr"),
-    "tile requests of zarr-python": lambda figures: tile_requests(figures, "zarr-python"),
-    "best ratio": lambda figures: f"{min(ratio_of(figures['reads']['scenarios'][name]) for name in READS):.2f}",
-    "worst ratio": lambda figures: f"{max(ratio_of(figures['reads']['scenarios'][name]) for name in READS):.2f}",
+    "tile-requests": lambda figures: tile_requests(figures, "aiozarr"),
+    "tile-requests-of-zarr-python": lambda figures: tile_requests(figures, "zarr-python"),
+    "best-ratio": lambda figures: f"{min(ratio_of(figures['reads']['scenarios'][name]) for name in READS):.2f}",
+    "worst-ratio": lambda figures: f"{max(ratio_of(figures['reads']['scenarios'][name]) for name in READS):.2f}",
     "lag": lambda figures: lag(figures, "aiozarr"),
-    "lag of zarr-python": lambda figures: lag(figures, "zarr-python"),
-    "rechunk size": lambda figures: figures["rechunk"]["size"].replace("GiB", " GiB"),
-    "rechunk peak": lambda figures: peak_of(figures, "aiozarr"),
-    "rechunk peak of dask": lambda figures: peak_of(figures, "dask"),
-    "enabled small": lambda figures: enabled_factor(figures, "small"),
-    "enabled medium": lambda figures: enabled_factor(figures, "medium"),
+    "lag-of-zarr-python": lambda figures: lag(figures, "zarr-python"),
+    "rechunk-size": lambda figures: figures["rechunk"]["size"].replace("GiB", " GiB"),
+    "rechunk-peak": lambda figures: peak_of(figures, "aiozarr"),
+    "rechunk-peak-of-dask": lambda figures: peak_of(figures, "dask"),
+    "enabled-small": lambda figures: enabled_factor(figures, "small"),
+    "enabled-medium": lambda figures: enabled_factor(figures, "medium"),
 }
 
 TABLE = re.compile(r"(<!-- figures: (?P<name>[\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-NUMBER = re.compile(r"(<!-- figure: (?P<name>[\w -]+?) -->)[^<]*(<!-- / -->)")
+NUMBER = re.compile(r"(<!--=(?P<name>[\w-]+)-->)[^<]*(<!--/-->)")
 
 
 def rendered(text: str, figures: Figures) -> str:

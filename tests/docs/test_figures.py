@@ -13,7 +13,7 @@ def test_the_pages_show_the_figures_of_the_file() -> None:
     figures = json.loads(make_figures.FIGURES.read_text("utf-8"))
     for page in make_figures.PAGES:
         text = page.read_text("utf-8")
-        assert "<!-- figure" in text
+        assert "<!-- figures: " in text
         assert make_figures.rendered(text, figures) == text, "run: .venv/bin/python -m scripts.make_figures"
 
 
