@@ -75,7 +75,7 @@ def _checked_part(part: Any, name: str) -> Any:
 
 
 def _is_bound(value: Any) -> bool:
-    return isinstance(value, Real | np.number | str | date | np.datetime64) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, Real | str | date | np.datetime64) and not isinstance(value, bool | np.bool_)
 
 
 async def select_bounds(nodes: Nodes, selection: NamedSelection) -> dict[str, Bounds]:

@@ -175,14 +175,13 @@ def _cached(open_store: Callable[[dict[str, Any]], Store], options: Mapping[str,
     """Return the store that a function makes of options, in a `CacheStore` if they have a directory for the cache."""
     own = dict(options)
     directory = own.pop(_CACHE_DIRECTORY, None)
-    store = open_store(own)
     if directory is None:
-        return store
+        return open_store(own)
     if not isinstance(directory, str | os.PathLike):
         raise TypeError(f"the storage option {_CACHE_DIRECTORY} must be a path, not {type(directory).__name__}")
     from aiozarr.stores.cache_store import CacheStore
 
-    return CacheStore(store, MAX_CACHE_BYTES, os.path.expanduser(directory))
+    return CacheStore(open_store(own), MAX_CACHE_BYTES, os.path.expanduser(directory))
 
 
 def _from_fsspec(scheme: str, url: str, options: dict[str, Any]) -> Store | None:
