@@ -78,7 +78,7 @@ BUDGET = {
     "codecs": 4350,
     "driver": 3320,
     "metadata": 2975,
-    "transfer": 1860,
+    "transfer": 1870,
     "cli": 2140,
     "grid": 2315,
     "integrations": 1515,

@@ -110,6 +110,8 @@ class CopyDestination:
         self._preparation = asyncio.Lock()
         # The documents of nodes, and whether they are behind a link; None if they were not listed.
         self._stored_documents: dict[str, bool] | None = None
+        # The paths of arrays whose documents were removed, because new chunks would be misread with them.
+        self._withdrawn: set[str] = set()
         supports = self._store.supports
         is_kept = bool(supports.readable and supports.writable and supports.listable)
         self.journal = CopyJournal(self.destination, self.source.store.url, is_kept=is_kept)
@@ -376,6 +378,7 @@ class CopyDestination:
                 erasures.record(self._store, node_of(key))
                 if change.was_array:
                     self.replaced.add_former_array(node_of(key))
+                    self._withdrawn.add(node_of(key))
             await self._forget_consolidated(changes)
             self.counters.add_deleted([key for key, change in changes.items() if change.is_removed])
         if self.journal.has_records or self.rules.compares:
@@ -476,6 +479,15 @@ class CopyDestination:
                 if self._has_consolidated_above:
                     await self.prepare()
                 await self.destination.erase_prefix(f"{link}/")
+
+    async def delete_misread(self) -> None:
+        """After failures, remove only old chunks that the source does not have and a new document would misread."""
+        if self.mirror is None:
+            return
+        await self.prepare()
+        for path in sorted(self._withdrawn):
+            stale = [entry async for entry in self.destination.scan(key_prefix(path)) if await self._is_extra(entry)]
+            await self._erase([entry.key for entry in stale if not is_document(entry.key)])
 
     async def _erase(self, keys: list[str]) -> None:
         self.counters.add_deleted(keys)

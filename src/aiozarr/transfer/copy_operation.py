@@ -125,8 +125,11 @@ class CopyOperation:
                 message = f"nothing at {url} matches {argument('include', self.rules.keys.include)}"
             raise NodeNotFoundError(message, url=url, path="")
         documents = await self._copy_until_settled(documents)
-        if not (self.rules.delete or self._counters.failed):
-            # Before the documents, so that a reader of the new ones reads no older chunk.
+        # Before the documents, so that a reader of the new ones reads no older chunk.
+        if self._counters.failed:
+            if documents and not self.rules.dry_run:
+                await self._copy_destination.delete_misread()
+        elif not self.rules.delete:
             await self._copy_destination.delete_extra()
         await self._copy_documents(documents)
         if self.rules.delete and not self._counters.failed:

@@ -82,6 +82,27 @@ async def test_chunks_that_are_equal_stay_where_their_document_changes(
 
 
 @pytest.mark.parametrize("how", MIRRORS)
+@pytest.mark.parametrize("zarr_format", [2, 3])
+async def test_a_failure_elsewhere_leaves_no_old_chunk_that_the_new_document_misreads(
+    how: dict[str, Any], zarr_format: int
+) -> None:
+    source, destination = FakeStore(), MemoryStore()
+    for store, dtype in ((source.memory, "u4"), (destination, "i4")):
+        await aiozarr.create_group(store, zarr_format=zarr_format)
+        for name in ("x", "y"):
+            await aiozarr.create_array(store, name, data=range(1, 9), dtype=dtype, chunks=4, zarr_format=zarr_format)
+    second = "x/c/1" if zarr_format == 3 else "x/1"
+    await source.memory.erase(second)
+    broken = "y/c/0" if zarr_format == 3 else "y/0"
+    await source.memory.set(broken, b"another size, so it is copied")
+    source.faults = lambda call: StoreError("damaged") if call.key == broken else None
+    report = await aiozarr.copy(source, destination, **{**how, "on_error": "continue"})
+    assert report.failed
+    assert (await (await aiozarr.open_array(destination, "x"))[...]).tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
+    assert await destination.exists(broken)
+
+
+@pytest.mark.parametrize("how", MIRRORS)
 async def test_a_mirror_of_a_new_layout_replaces_directories_by_files(tmp_path: Path, how: dict[str, Any]) -> None:
     for name, ndim in (("a", 1), ("b", 2)):
         await aiozarr.create_array(tmp_path / name, "x", data=np.ones((4,) * ndim, "i4"), chunks=(2,) * ndim)
